@@ -1,0 +1,1 @@
+"""How devices come up and how their health is checked; knows nothing of networks."""

@@ -1,0 +1,119 @@
+"""The port between the runtime and the code that knows one kind of device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+__all__ = ["BackendConfig", "CoreLocation", "DeviceBackend", "Discovery", "Health", "LocalDevice"]
+
+
+class CoreLocation(NamedTuple):
+    """Where a core sits in the machine: chip coordinates and the core's index on its chip."""
+
+    x: int
+    y: int
+    z: int
+    core: int
+
+
+@dataclass(frozen=True, slots=True)
+class LocalDevice:
+    """One device (core) that a backend brought up, in the order of its local index.
+
+    Attributes:
+        kind: the field's name for the model, e.g. `cpu`, `TPU v4`.
+        core_id: the id the hardware gave, unique in the job, int32; `None` where the hardware has none:
+            the merge then assigns the device its position in the job.
+        location: physical coordinates, or `None` where the device has none.
+    """
+
+    kind: str
+    core_id: int | None = None
+    location: CoreLocation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """What a cheap look at the machine found.
+
+    Attributes:
+        present: whether there is at least one device of this type.
+        detail: what was looked at and what was found, for `bringup doctor` and for errors.
+    """
+
+    present: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The result of one health check; `detail` says what is wrong when `ok` is false."""
+
+    ok: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendConfig:
+    """What a backend may know of the job it serves.
+
+    Attributes:
+        client_id: this client.
+        num_clients: how many clients the job has.
+        local_device_ids: bring up only these, by local index; `None` for all.
+        num_logical_cpu_devices: logical CPU devices asked for, or `None`.
+        enable_megacore: whether the two cores of a chip act as one device.
+        environment: the process environment as it was when the job was resolved. Backends read their own
+            settings here (`BRINGUP_SIM_*`), never in `os.environ`.
+    """
+
+    client_id: int = 0
+    num_clients: int = 1
+    local_device_ids: tuple[int, ...] | None = None
+    num_logical_cpu_devices: int | None = None
+    enable_megacore: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class DeviceBackend(Protocol):
+    """Brings up one type of device. Made by a factory `(BackendConfig) -> DeviceBackend`.
+
+    All methods block and are called from one daemon thread that belongs to this backend alone, never from an
+    event loop; a call that does not return in time is reported and abandoned. Methods raise `DeviceError`s;
+    anything else they raise is reported as `DeviceInitializationError`. `start` is called at most once;
+    `stop` may be called after a failed `start` and must be idempotent.
+    """
+
+    @property
+    def device_type(self) -> str:
+        """`CPU`, `GPU`, `TPU`, ...: the name it is registered under."""
+        ...
+
+    @property
+    def simulated(self) -> bool:
+        """True for devices that do not exist; every output says so."""
+        ...
+
+    def discover(self) -> Discovery:
+        """Look for devices: cheap, and without side effects on them."""
+        ...
+
+    def start(self) -> Sequence[LocalDevice]:
+        """Bring the devices up.
+
+        Raises:
+            DeviceNotFoundError: there is none of this type.
+            DeviceInitializationError: one did not come up.
+            ConfigurationError: the settings make no sense together.
+        """
+        ...
+
+    def check_health(self) -> Health:
+        """Check the devices that `start` brought up."""
+        ...
+
+    def stop(self) -> None:
+        """Release the devices."""
+        ...

@@ -1,0 +1,266 @@
+"""The daemon thread in which a backend's blocking calls run, for callers on an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+
+from ..errors import BringupError, DeviceNotFoundError, DeviceTimeoutError
+from .base import DeviceBackend, Discovery, Health, LocalDevice
+from .calls import Call
+from .thread_errors import ThreadErrors
+
+__all__ = ["BackendThread", "Interruptible"]
+
+T = TypeVar("T")
+
+# The result of a call, or the error to raise for it.
+_Outcome: TypeAlias = tuple[T | None, BringupError | None]
+
+# Seconds that `close` leaves an abandoned thread to end after all, and an ended one to leave the list of threads.
+_LATE_END = 0.1
+_EXIT = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+@runtime_checkable
+class Interruptible(Protocol):
+    """What a backend may offer beyond the port, where it can cut a long call short."""
+
+    def interrupt(self) -> None:
+        """Make the running call return or raise soon. Called from another thread, never blocks, may come too late."""
+        ...
+
+
+class BackendThread:
+    """Runs the calls of one backend one at a time, in a daemon thread of its own.
+
+    The thread is made by the first call. No executor is used: its threads are joined when the interpreter exits, and
+    native code may hang for ever. After a call that timed out, or whose task was cancelled, the backend is not used
+    any further: when that call returns, if it does, `stop` follows (where `start` had been called) and the thread
+    ends by itself. Until then it holds up neither an event loop nor the end of the process.
+
+    Calls may be awaited from any event loop. What a backend raises arrives as it is if it is a `BringupError`,
+    and else as a `DeviceInitializationError` with the original as its `__cause__`.
+
+    Args:
+        backend: the backend; nobody else may call it, its `interrupt` apart.
+        name: the name of the thread, for logs and debuggers.
+        client_id: the client that the devices belong to, for errors; `None` before it is known.
+    """
+
+    def __init__(self, backend: DeviceBackend, *, name: str, client_id: int | None = None) -> None:
+        self._backend = backend
+        self._name = name
+        self._errors = ThreadErrors(backend.device_type, client_id, name)
+        # The lock guards what follows; no code of the backend runs under it.
+        self._lock = threading.Lock()
+        self._queue: queue.SimpleQueue[Call[Any] | None] = queue.SimpleQueue()
+        self._pending: list[Call[Any]] = []
+        self._waiters: list[Call[None]] = []
+        self._running = ""
+        self._ending = ""
+        self._abandoned = False
+        self._ended = False
+        self._start_asked = False
+        # Between a start that began and a stop; only the thread touches it.
+        self._may_be_up = False
+        self._thread: threading.Thread | None = None
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether a call did not return in time, so that the thread was left behind."""
+        return self._abandoned
+
+    async def discover(self, timeout: float) -> Discovery:
+        """Look for devices. `timeout` is in seconds; errors are those of `start`."""
+        return await self._call("discover", lambda: _expect(self._backend.discover(), Discovery), timeout)
+
+    async def start(self, timeout: float) -> tuple[LocalDevice, ...]:
+        """Bring the devices up; to be called once.
+
+        Args:
+            timeout: how long the call may take, in seconds, the wait for calls before it included.
+
+        Raises:
+            ConfigurationError: the settings make no sense together.
+            DeviceNotFoundError: there is no device.
+            DeviceInitializationError: the backend failed, or the thread is closed.
+            DeviceTimeoutError: the call did not return in time, or an earlier one did not.
+        """
+        assert not self._start_asked, "a backend is started at most once"
+        self._start_asked = True
+        return await self._call("start", self._start, timeout)
+
+    async def check_health(self, timeout: float) -> Health:
+        """Check the devices. `timeout` is in seconds; errors are those of `start`."""
+        return await self._call("check_health", lambda: _expect(self._backend.check_health(), Health), timeout)
+
+    async def stop(self, timeout: float) -> None:
+        """Release the devices, and keep the thread. `timeout` is in seconds; errors are those of `start`."""
+        await self._call("stop", self._stop, timeout)
+
+    async def close(self, timeout: float) -> bool:
+        """Let the running call finish, stop the backend where `start` had been called, and end the thread.
+
+        Calls that wait behind the running one fail. A thread that does not end in time is abandoned, and named in
+        the log. Idempotent.
+
+        Args:
+            timeout: how long to wait for the end, in seconds.
+
+        Returns:
+            Whether the thread has ended.
+        """
+        thread = self._end("it is closed")
+        if thread is None:
+            return True
+        given_up = self._abandoned
+        if not await self._wait_for_end(min(timeout, _LATE_END) if given_up else timeout):
+            if not given_up:
+                self._abandon(f"{self._running or 'its thread'} did not return within {timeout:g} s of closing")
+            return False
+        # The thread said so in its last statement: this waits for microseconds, and bounds even those.
+        thread.join(_EXIT)
+        return True
+
+    async def _call(self, what: str, function: Callable[[], T], timeout: float) -> T:
+        call = Call(what, function, asyncio.get_running_loop())
+        self._submit(call)
+        try:
+            await asyncio.wait({call.future}, timeout=timeout)
+        except asyncio.CancelledError:
+            # A result that nobody will see must not keep devices up.
+            call.drop()
+            self._end(f"{what} was cancelled")
+            raise
+        if not call.future.done():
+            call.drop()
+            running = self._running
+            behind = f" (it waited behind {running})" if running and running != what else ""
+            raise self._abandon(f"{what} did not return within {timeout:g} s{behind}")
+        return call.future.result()
+
+    async def _wait_for_end(self, timeout: float) -> bool:
+        waiter: Call[None] = Call("close", _nothing, asyncio.get_running_loop())
+        with self._lock:
+            if self._ended:
+                return True
+            self._waiters.append(waiter)
+        await asyncio.wait({waiter.future}, timeout=timeout)
+        return waiter.future.done()
+
+    def _submit(self, call: Call[Any]) -> None:
+        with self._lock:
+            if self._abandoned:
+                raise self._errors.abandoned(f"{call.what} was refused, because {self._ending}")
+            if self._ending:
+                raise self._errors.failed(f"{call.what} was refused, because {self._ending}")
+            if self._thread is None:
+                self._thread = self._make_thread()
+            self._pending.append(call)
+            self._queue.put(call)
+
+    def _make_thread(self) -> threading.Thread:
+        thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            raise self._errors.failed(f"no thread could be started: {error}; check the limits on processes") from error
+        return thread
+
+    def _end(self, reason: str, *, abandon: bool = False) -> threading.Thread | None:
+        """Accept no further calls, and have the thread end after the running one; return it while it exists."""
+        with self._lock:
+            first, self._ending = not self._ending, self._ending or reason
+            self._abandoned |= abandon
+            running = self._running
+            if first:
+                self._queue.put(None)
+        if first and running and isinstance(self._backend, Interruptible):
+            try:
+                self._backend.interrupt()
+            except Exception:  # noqa: BLE001 - the call was to be given up in any case
+                _log.warning("%s: interrupting %s failed", self._errors.owner, running, exc_info=True)
+        return self._thread
+
+    def _abandon(self, reason: str) -> DeviceTimeoutError:
+        """Give the thread up: fail every call that waits, and return the error to raise."""
+        self._end(reason, abandon=True)
+        _log.warning("%s: %s; thread %s is abandoned", self._errors.owner, reason, self._name)
+        with self._lock:
+            pending, self._pending = self._pending, []
+        for call in pending:
+            call.deliver(error=self._errors.abandoned(f"{call.what} was given up, because {reason}"))
+        return self._errors.abandoned(reason)
+
+    def _run(self) -> None:
+        while (call := self._queue.get()) is not None:
+            self._execute(call)
+            # The next call may be hours away: keep nothing of this one until then.
+            del call
+        self._release()
+        with self._lock:
+            self._ended = True
+            waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            waiter.deliver()
+
+    def _execute(self, call: Call[Any]) -> None:
+        with self._lock:
+            refusal = self._ending
+            self._running = "" if refusal else call.what
+        if refusal:
+            outcome: _Outcome[Any] = None, self._errors.failed(f"{call.what} was given up, because {refusal}")
+        else:
+            outcome = self._outcome(call.what, call.function)
+        with self._lock:
+            # Before the outcome is known outside, or closing at once would interrupt a call that has returned.
+            self._running = ""
+            if call in self._pending:
+                self._pending.remove(call)
+        if not call.deliver(*outcome):
+            self._end("the event loop of a call was closed")
+
+    def _outcome(self, what: str, function: Callable[[], T]) -> _Outcome[T]:
+        try:
+            return function(), None
+        except BaseException as raised:  # noqa: BLE001 - whoever waits gets it, and the thread must go on
+            return None, self._errors.raised(what, raised)
+
+    def _start(self) -> tuple[LocalDevice, ...]:
+        self._may_be_up = True
+        devices = tuple(_expect(device, LocalDevice) for device in self._backend.start())
+        if not devices:
+            raise DeviceNotFoundError(f"{self._errors.owner} came up without a device. Check what it was given to use.")
+        return devices
+
+    def _stop(self) -> None:
+        # First: a stop that fails is not tried again.
+        self._may_be_up = False
+        self._backend.stop()
+
+    def _release(self) -> None:
+        if not self._may_be_up:
+            return
+        with self._lock:
+            self._running = "stop"
+        try:
+            self._stop()
+        except BaseException:  # noqa: BLE001 - nobody waits for it any more
+            _log.warning("%s: stopping it failed", self._errors.owner, exc_info=True)
+
+
+def _nothing() -> None:
+    return None
+
+
+def _expect(value: Any, kind: type[T]) -> T:
+    if not isinstance(value, kind):
+        raise TypeError(f"it returned {value!r}, not a {kind.__name__}")
+    return value

@@ -1,0 +1,271 @@
+"""One client of a job in this process: its thread, its peer, and the way in for callers on any loop or none."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures
+import copy
+import logging
+import os
+import secrets
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from .. import __version__
+from ..devices.base import DeviceBackend
+from ..devices.registry import create_backend
+from ..devices.thread import BackendThread
+from ..errors import BringupError, NotInitializedError
+from ..transport.addresses import Address
+from ..transport.ports import Network
+from . import active
+from .drivers.coordinator import CoordinatorDriver
+from .drivers.peer import CoordinationPeer
+from .latch import Latch
+from .machines import events as ev
+from .machines.coordinator import CoordinatorConfig, CoordinatorMachine
+from .machines.peer import PeerConfig, PeerMachine
+from .plan import Plan
+from .progress import show_progress
+from .thread import RuntimeThread
+
+__all__ = ["EXIT_STATUS", "Client"]
+
+_log = logging.getLogger("bringup")
+
+T = TypeVar("T")
+
+EXIT_STATUS = 70
+"""What a process ends with when its job fails and `on_failure` is `exit`, as jax's client does."""
+
+_GOODBYE_TIMEOUT = 3.0
+
+
+class Client:
+    """Lives from `start` until `finished`; `settled` tells when `initialize()` can return.
+
+    Attributes:
+        plan: what it was asked for.
+        settled: set to what came up, or to `None` when the thread has ended without.
+        failed: set to the exception that ended the job.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.job = plan.job
+        self.settled: Latch[ev.Up | None] = Latch()
+        self.failed: Latch[BaseException] = Latch()
+        self.peer: CoordinationPeer | None = None
+        self.device_type = ""
+        self._abort_error: BaseException | None = None
+        self._thread: RuntimeThread
+
+    # Its life.
+
+    def start(self) -> None:
+        """Begin.
+
+        Raises:
+            AlreadyInitializedError: another client is active in this process.
+        """
+        active.claim(self)
+        if not self.job.is_loopback:
+            _log.warning(
+                "the peers of this job talk without authentication or encryption (insecure=True): "
+                "anybody who reaches %s can join or stop it",
+                self.job.coordinator_address,
+            )
+        self._thread = RuntimeThread(self._main, name=f"bringup-client-{self.job.client_id}", on_end=self._on_end)
+        atexit.register(self._at_exit)
+
+    @property
+    def phase(self) -> str:
+        """The phase it is in."""
+        return "starting" if self.peer is None else self.peer.machine.phase
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its thread has ended."""
+        return self._thread.finished.is_set
+
+    def abort(self, error: BaseException) -> None:
+        """End it, whatever it is doing; the other clients are told of `error`."""
+        self._thread.call_soon(self._abort, error)
+
+    async def finish(self) -> None:
+        """Wait until nothing of it is left. Bounded; a cancellation is kept until then."""
+        cancelled: asyncio.CancelledError | None = None
+        while not self._thread.finished.is_set:
+            try:
+                await self._thread.finished.wait()
+            except asyncio.CancelledError as error:
+                cancelled = error
+        self._thread.join()
+        if cancelled is not None:
+            raise cancelled
+
+    def finish_blocking(self) -> None:
+        """Block until nothing of it is left."""
+        self._thread.finished.wait_blocking()
+        self._thread.join()
+
+    # Calls into it.
+
+    async def call(self, make: Callable[[CoordinationPeer], Coroutine[Any, Any, T]]) -> T:
+        """Await on the runtime's loop what `make` returns; cancelling cancels it there."""
+        return await asyncio.wrap_future(self.submit(make))
+
+    def submit(self, make: Callable[[CoordinationPeer], Coroutine[Any, Any, T]]) -> concurrent.futures.Future[T]:
+        """Run on the runtime's loop what `make` returns."""
+        assert self.peer is not None
+        try:
+            return self._thread.call(self._guard(make(self.peer)))
+        except RuntimeError:
+            future: concurrent.futures.Future[T] = concurrent.futures.Future()
+            future.set_exception(self.end())
+            return future
+
+    def end(self) -> BaseException:
+        """Return a fresh exception that says why it ended."""
+        error = self.failed.value
+        return NotInitializedError("the system was shut down") if error is None else fresh(error)
+
+    async def _guard(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        try:
+            return await coroutine
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling() and not self._is_stopping():
+                raise
+            raise self.end() from None  # the runtime ended under the call
+        except BringupError as error:
+            raise fresh(error) from None
+
+    def _is_stopping(self) -> bool:
+        return self.failed.is_set or (self.peer is not None and self.peer.left.is_set)
+
+    # On the runtime's loop.
+
+    async def _main(self) -> None:
+        watcher = asyncio.create_task(self._watch_failure())
+        progress: asyncio.Task[None] | None = None
+        try:
+            backend = create_backend(self.plan.device_type, self.plan.backend)
+            self.device_type = backend.device_type
+            self.peer = self._make_peer(backend)
+            if self._abort_error is not None:
+                self.peer.abort(self._abort_error)
+            progress = asyncio.create_task(show_progress(self.peer, self.settled))
+            await self.peer.run()
+        except BringupError as error:
+            self.failed.set(error)
+        finally:
+            for task in (watcher, progress):
+                if task is not None and not task.done():
+                    task.cancel()
+
+    def _abort(self, error: BaseException) -> None:
+        if self.peer is None:
+            self._abort_error = error
+        else:
+            self.peer.abort(error)
+
+    async def _watch_failure(self) -> None:
+        error = await self.failed.wait()
+        on_failure = self.plan.on_failure
+        if not self.settled.is_set or not isinstance(error, BringupError) or on_failure == "raise":
+            return
+        if callable(on_failure):
+            threading.Thread(target=on_failure, args=(fresh(error),), daemon=True, name="bringup-on-failure").start()
+            return
+        _log.critical("client %d ends with status %d: %s", self.job.client_id, EXIT_STATUS, error)
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(EXIT_STATUS)
+
+    def _on_end(self, failure: BaseException | None) -> None:
+        """Called by the thread when its loop is closed."""
+        if failure is not None:
+            _log.critical("the runtime of client %d failed", self.job.client_id, exc_info=failure)
+            self.failed.set(BringupError(f"internal error in the runtime of client {self.job.client_id}: {failure!r}"))
+        if self.settled.value is None:
+            active.release(self)
+        self.settled.set(None)
+        atexit.unregister(self._at_exit)
+
+    def _at_exit(self) -> None:
+        """An interpreter that ends without `shutdown()` still says goodbye."""
+        self.abort(SystemExit("its interpreter ended without shutdown()"))
+        self._thread.finished.wait_blocking(_GOODBYE_TIMEOUT)
+
+    def _make_peer(self, backend: DeviceBackend) -> CoordinationPeer:
+        options, job = self.plan.options, self.job
+        network = None if job.num_clients == 1 else self._make_network()
+        coordinator = None
+        if job.client_id == 0:
+            coordinator = CoordinatorDriver(CoordinatorMachine(self._coordinator_config()), network, time.monotonic)
+        own = job.own_address
+        return CoordinationPeer(
+            PeerMachine(self._peer_config(), time.monotonic()),
+            up=self.settled,
+            failed=self.failed,
+            backend=BackendThread(backend, name=f"bringup-{backend.device_type}", client_id=job.client_id),
+            network=network,
+            coordinator=coordinator,
+            advertise_host=options.advertise_address or (Address.parse(own).host if own is not None else None),
+            device_timeout=options.device_timeout,
+            health_interval=options.health_interval,
+            clock=time.monotonic,
+        )
+
+    def _make_network(self) -> Network:
+        from ..transport.network import GrpcNetwork
+
+        own, options = self.job.own_address, self.plan.options
+        return GrpcNetwork(
+            own=Address.parse(own) if own is not None else None,
+            loopback=self.job.is_loopback,
+            bind_address=options.bind_address,
+            ring_port=options.ring_port,
+        )
+
+    def _coordinator_config(self) -> CoordinatorConfig:
+        return CoordinatorConfig(
+            num_clients=self.job.num_clients,
+            job_name=self.job.job_name,
+            job_id=secrets.token_hex(16),
+            heartbeat_interval=self.plan.options.heartbeat_interval,
+            heartbeat_timeout=self.plan.options.heartbeat_timeout,
+        )
+
+    def _peer_config(self) -> PeerConfig:
+        options, job = self.plan.options, self.job
+        return PeerConfig(
+            client_id=job.client_id,
+            num_clients=job.num_clients,
+            job_name=job.job_name,
+            coordinator_address=job.coordinator_address or "localhost",
+            addresses=job.jobs,
+            device_type=self.device_type,
+            incarnation=secrets.randbits(64),
+            hostname=socket.gethostname(),
+            pid=os.getpid(),
+            package_version=__version__,
+            initialization_timeout=options.initialization_timeout,
+            heartbeat_interval=options.heartbeat_interval,
+            heartbeat_timeout=options.heartbeat_timeout,
+            shutdown_timeout=options.shutdown_timeout,
+        )
+
+
+def fresh(error: BaseException) -> BaseException:
+    """Return a copy of `error` without the traceback of those who were told before."""
+    duplicate = copy.copy(error)
+    duplicate.__traceback__ = None
+    duplicate.__cause__ = error.__cause__
+    return duplicate

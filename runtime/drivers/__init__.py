@@ -1,0 +1,1 @@
+"""Feed events to the machines and carry out their effects, on asyncio."""

@@ -1,0 +1,116 @@
+"""What is known of a job before its clients meet: who they are, which one this is, and who said so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from ..transport.addresses import Address
+from .finding import Finding
+from .job_list import is_bns
+
+__all__ = ["Considered", "JobSource", "JobSpec"]
+
+
+@dataclass(frozen=True, slots=True)
+class Considered:
+    """One source that was looked at for the job.
+
+    Attributes:
+        source: its name, `DTENSOR_*` for example.
+        verdict: why it was taken or passed over.
+    """
+
+    source: str
+    verdict: str
+
+
+@runtime_checkable
+class JobSource(Protocol):
+    """Something that may know the job: the arguments, a family of variables, a cluster resolver.
+
+    `name` is what users see, and, for a cluster resolver, what they pass as `resolver=`.
+    """
+
+    @property
+    def name(self) -> str:
+        """What users call it."""
+
+    def passed_over(self, environ: Mapping[str, str]) -> str | None:
+        """Say why this source does not apply here, or `None` where it does. Never raises."""
+
+    def read(self, environ: Mapping[str, str]) -> Finding:
+        """Read the job; only asked where the source applies.
+
+        Raises:
+            ConfigurationError: what it says is incomplete or malformed; the message names the variable or argument.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """The job as resolved.
+
+    Attributes:
+        source: where it came from: `arguments`, `BRINGUP_*`, `DTENSOR_*`, `KERAS_DISTRIBUTION_*`, `JAX_*`, the name of
+            a cluster resolver, or `local mode`.
+        jobs: `host:port` of every client, in client order; `None` where only the coordinator's address is known, and in
+            local mode.
+        coordinator_address: `host:port` of client 0; `None` in local mode.
+        num_clients: how many clients.
+        client_id: which one this is, `0 .. num_clients - 1`.
+        local_client_id: which one this is among those of this machine; `None` where unknown.
+        job_name: what the clients call the job.
+        considered: every source in order, and why it was taken or passed over.
+        provenance: field name to where its value came from.
+    """
+
+    source: str
+    jobs: tuple[str, ...] | None
+    coordinator_address: str | None
+    num_clients: int
+    client_id: int
+    local_client_id: int | None
+    job_name: str
+    considered: tuple[Considered, ...]
+    provenance: Mapping[str, str]
+
+    @property
+    def is_local(self) -> bool:
+        """Whether there is one client and no network."""
+        return self.coordinator_address is None
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether no known address leads off this machine; so too in local mode."""
+        return all(_is_loopback(address) for address in self._known_addresses())
+
+    @property
+    def own_address(self) -> str | None:
+        """The `host:port` of this client, where the source gave one."""
+        if self.jobs is not None:
+            return self.jobs[self.client_id]
+        return self.coordinator_address if self.client_id == 0 else None
+
+    def to_json(self) -> dict[str, object]:
+        """The object that `bringup resolve --json` prints."""
+        return {
+            "source": self.source,
+            "jobs": None if self.jobs is None else list(self.jobs),
+            "coordinator_address": self.coordinator_address,
+            "num_clients": self.num_clients,
+            "client_id": self.client_id,
+            "local_client_id": self.local_client_id,
+            "job_name": self.job_name,
+            "considered": [{"source": one.source, "verdict": one.verdict} for one in self.considered],
+        }
+
+    def _known_addresses(self) -> tuple[str, ...]:
+        if self.jobs is not None:
+            return self.jobs
+        return () if self.coordinator_address is None else (self.coordinator_address,)
+
+
+def _is_loopback(address: str) -> bool:
+    return not is_bns(address) and Address.parse(address).is_loopback

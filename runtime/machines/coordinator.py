@@ -1,0 +1,387 @@
+"""The coordinator: who is in the job, whether it is up, and why it failed.
+
+Theory of operation. Every client opens a session and registers. When all have, the job has formed: it gets its id, and
+everybody the list of members. When all have reported the same digest of the merged table, the job is committed. From a
+client's registration on, its heartbeats are judged::
+
+    FORMING -> BRINGING_UP -> RUNNING -> CLOSED
+
+One verdict ends it, and goes to everybody: a client said goodbye with a cause, its session or a ring link broke, it was
+silent for too long, or the clients disagree. A broken session or link is evidence, not proof: the client's process is
+asked first, so that the verdict says whether it died. Orderly leaving works like a barrier: all meet, then all go.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ...transport.messages import (
+    PROTOCOL_VERSION,
+    BarrierFailed,
+    BarrierReleased,
+    ClientMessage,
+    Commit,
+    Dismissed,
+    EnterBarrier,
+    Formed,
+    Goodbye,
+    Heartbeat,
+    HeartbeatAck,
+    KindRun,
+    Leave,
+    MemberInfo,
+    MemberUpdate,
+    Overdue,
+    Ready,
+    Refused,
+    Register,
+    Suspect,
+    Verdict,
+)
+from ...transport.ports import ProbeOutcome
+from . import events as ev
+from .barriers import Barriers, Released, TimedOut, Waiter
+from .detector import Detector
+from .ids import format_ids, pack_ids
+from .phases import Phase, slowest
+from .verdicts import JOB_WIDE_ERRORS, RENDEZVOUS_TIMEOUT
+
+__all__ = ["CoordinatorConfig", "CoordinatorMachine"]
+
+_OVERDUE_INTERVALS = 1.5
+_EPOCH = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorConfig:
+    """What the coordinator knows from the start; durations in seconds.
+
+    Attributes:
+        job_id: 128 random bits in hexadecimal, drawn for this forming of the job.
+    """
+
+    num_clients: int
+    job_name: str
+    job_id: str
+    heartbeat_interval: float
+    heartbeat_timeout: float
+
+
+class _State(enum.Enum):
+    FORMING = enum.auto()
+    BRINGING_UP = enum.auto()
+    RUNNING = enum.auto()
+    CLOSED = enum.auto()
+
+
+@dataclass(slots=True)
+class _Member:
+    register: Register
+    session: int
+    phase: str = Phase.RENDEZVOUS
+    healthy: bool = True
+    health: str = ""
+    ready: Ready | None = None
+    is_leaving: bool = False
+    evidence: str = ""
+    news_seen: int = 0
+
+
+Effects = list[ev.CoordinatorEffect]
+
+
+class CoordinatorMachine:
+    """See the module's theory of operation."""
+
+    def __init__(self, config: CoordinatorConfig) -> None:
+        self.config = config
+        self._state = _State.FORMING
+        self._members: dict[int, _Member] = {}
+        self._client_of: dict[int, int] = {}
+        self._detector = Detector(config.heartbeat_timeout, config.heartbeat_interval)
+        self._barriers = Barriers(config.num_clients)
+        self._probes: dict[ev.Tag, int] = {}
+        self._sequence = 0
+        self._news: OrderedDict[int, int] = OrderedDict()
+        self._leave_deadline: float | None = None
+
+    # Transitions.
+
+    def handle(self, event: ev.CoordinatorEvent, now: float) -> Effects:
+        """Take in one event."""
+        self._detector.awake(now)
+        match event:
+            case ev.SessionMessage(session, message):
+                if self._state is _State.CLOSED:
+                    return [ev.CloseSession(session)]
+                if isinstance(message, Register):
+                    return self._register(session, message, now)
+                client_id = self._client_of.get(session)
+                if client_id is None:
+                    return [ev.CloseSession(session)]
+                return self._on_message(self._members[client_id], message, now)
+            case ev.SessionEnded(session, reason):
+                client_id = self._client_of.pop(session, None)
+                if client_id is None or self._state is _State.CLOSED:
+                    return []
+                if self._members[client_id].is_leaving:
+                    self._detector.forget(client_id)
+                    return []
+                return self._suspect(client_id, f"its connection to the coordinator ended: {reason}")
+            case ev.ProbeAnswered(tag, outcome, detail):
+                suspect = self._probes.pop(tag, None)
+                if suspect is None or self._state is _State.CLOSED:
+                    return []
+                return self._judge_probe(self._members[suspect], outcome, detail)
+
+    def _on_message(self, member: _Member, message: ClientMessage, now: float) -> Effects:
+        self._detector.heard(member.register.client_id, now)
+        match message:
+            case Heartbeat(sequence, phase, healthy, health):
+                self._note(member, phase, healthy, health)
+                return [ev.Answer((member.session,), self._ack(member, sequence, now))]
+            case Ready():
+                return self._on_ready(member, message)
+            case Suspect(client_id, cause) if 0 <= client_id < self.config.num_clients:
+                reporter = member.register.client_id
+                return self._suspect(client_id, f"its ring link with client {reporter} broke: {cause}")
+            case EnterBarrier(name, ticket, timeout):
+                waiter = Waiter(member.register.client_id, ticket)
+                return self._on_barrier(self._barriers.enter(name, waiter, timeout, now))
+            case Leave(timeout):
+                return self._on_leave(member, timeout, now)
+            case Goodbye(phase, error, cause):
+                member.phase = phase
+                return self._on_goodbye(member, error, cause)
+        return []
+
+    def wake(self, now: float) -> Effects:
+        """Do what falls due."""
+        self._detector.awake(now)
+        if self._state is _State.CLOSED:
+            return []
+        if silent := self._detector.silent(now):
+            client_id, age = silent[0]
+            also = [other for other, _ in silent[1:]]
+            return self._fail(self._members[client_id], f"no heartbeat for {age:.1f} s", also=also)
+        if self._leave_deadline is not None and now >= self._leave_deadline:
+            return self._dismiss()
+        return [effect for failure in self._barriers.expire(now) for effect in self._on_barrier(failure)]
+
+    def deadline(self) -> float | None:
+        """Return when to wake this machine next."""
+        if self._state is _State.CLOSED:
+            return None
+        candidates = (self._detector.deadline(), self._leave_deadline, self._barriers.deadline())
+        return min((due for due in candidates if due is not None), default=None)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the job has ended, in order or with a verdict."""
+        return self._state is _State.CLOSED
+
+    # Steps.
+
+    def _register(self, session: int, register: Register, now: float) -> Effects:
+        refusal = self._refusal(register)
+        if refusal is not None:
+            return [ev.Answer((session,), refusal), ev.CloseSession(session)]
+        member = self._members[register.client_id] = _Member(register, session)
+        self._client_of[session] = register.client_id
+        self._detector.heard(register.client_id, now)
+        effects: Effects = [ev.Answer((session,), self._ack(member, 0, now))]
+        if len(self._members) == self.config.num_clients:
+            self._state = _State.BRINGING_UP
+            effects.append(self._to_all(Formed(self.config.job_id, _EPOCH, self._roster())))
+        return effects
+
+    def _refusal(self, register: Register) -> Refused | None:
+        for field, theirs, ours, advice in (
+            ("protocol_version", register.protocol_version, PROTOCOL_VERSION, "Install one version of bringup on all."),
+            ("job_name", register.job_name, self.config.job_name, "Another job may be using this address."),
+            ("num_clients", register.num_clients, self.config.num_clients, "All clients must be given the same jobs."),
+        ):
+            if theirs != ours:
+                return Refused(field, repr(theirs), repr(ours), advice)
+        if not 0 <= register.client_id < self.config.num_clients:
+            return Refused("client_id", str(register.client_id), f"0 to {self.config.num_clients - 1}", "")
+        return self._conflict(register)
+
+    def _conflict(self, register: Register) -> Refused | None:
+        """Return the refusal of a client that does not fit with those that are here."""
+        if (incumbent := self._members.get(register.client_id)) is not None:
+            here, there = _process(register), _process(incumbent.register)
+            if self._state is _State.FORMING:
+                advice = "Two processes were given one client_id: check the launcher."
+                return Refused("client_id", f"{register.client_id} ({here})", f"taken by {there}", advice)
+            advice = "A client that restarts cannot rejoin a job: restart the job. Or two processes have one client_id."
+            return Refused("incarnation", f"{register.incarnation:016x} ({here})", f"of {there}", advice)
+        if register.heartbeat_interval >= self.config.heartbeat_timeout:
+            ours = f"heartbeat_timeout={self.config.heartbeat_timeout:g}"
+            advice = "The coordinator would take this client for dead: make the interval shorter than the timeout."
+            return Refused("heartbeat_interval", f"{register.heartbeat_interval:g}", ours, advice)
+        for other in self._members.values():
+            if other.register.device_type != register.device_type:
+                ours = f"{other.register.device_type} (client {other.register.client_id})"
+                return Refused("device_type", register.device_type, ours, "All clients bring up one type of device.")
+            break
+        return None
+
+    def _on_ready(self, member: _Member, ready: Ready) -> Effects:
+        member.ready = ready
+        self._note(member, Phase.COMMIT, member.healthy, member.health)
+        reports = [(client_id, self._members[client_id].ready) for client_id in sorted(self._members)]
+        all_ready = [(client_id, report) for client_id, report in reports if report is not None]
+        if self._state is not _State.BRINGING_UP or len(all_ready) < self.config.num_clients:
+            return []
+        by_digest: dict[bytes, list[int]] = {}
+        for client_id, report in all_ready:
+            by_digest.setdefault(report.digest, []).append(client_id)
+        if len(by_digest) > 1:
+            return self._disagreement(by_digest)
+        self._state = _State.RUNNING
+        spans = slowest([span for _, report in all_ready for span in report.spans])
+        return [self._to_all(Commit(_join_runs(report.kinds for _, report in all_ready), spans))]
+
+    def _disagreement(self, by_digest: dict[bytes, list[int]]) -> Effects:
+        odd = min(by_digest.values(), key=len)
+        camps = "; ".join(f"clients {format_ids(ids)} hold {digest.hex()}" for digest, ids in by_digest.items())
+        cause = f"the clients hold different tables of devices after the merge: {camps}. Restart the job."
+        return self._fail(self._members[odd[0]], cause, error="TopologyError")
+
+    def _on_barrier(self, outcome: Released | TimedOut | None) -> Effects:
+        if outcome is None:
+            return []
+        packed = pack_ids(outcome.missing) if isinstance(outcome, TimedOut) else ()
+        return [
+            ev.Answer(
+                (self._members[waiter.client_id].session,),
+                BarrierFailed(waiter.ticket, packed) if packed else BarrierReleased(waiter.ticket),
+            )
+            for waiter in outcome.waiters
+        ]
+
+    def _on_leave(self, member: _Member, timeout: float, now: float) -> Effects:
+        member.is_leaving = True
+        self._note(member, Phase.LEAVING, member.healthy, member.health)
+        due = now + timeout
+        self._leave_deadline = due if self._leave_deadline is None else min(self._leave_deadline, due)
+        return self._dismiss() if all(other.is_leaving for other in self._members.values()) else []
+
+    def _dismiss(self) -> Effects:
+        """Let those go who want to; without them the job cannot go on for the others."""
+        self._state = _State.CLOSED
+        leavers = [m for m in self._members.values() if m.is_leaving]
+        stayers = [m for m in self._members.values() if not m.is_leaving]
+        missing = pack_ids(m.register.client_id for m in stayers)
+        effects: Effects = [ev.Answer(tuple(m.session for m in leavers), Dismissed(missing))]
+        if stayers:
+            first = leavers[0]
+            cause = (
+                f"it shut down, and clients {format_ids(m.register.client_id for m in stayers)} did not join in time"
+            )
+            effects.append(ev.Answer(tuple(m.session for m in stayers), self._verdict(first, "", cause, ())))
+        return effects
+
+    def _on_goodbye(self, member: _Member, error: str, cause: str) -> Effects:
+        if error == RENDEZVOUS_TIMEOUT:
+            client_id = member.register.client_id
+            return self._fail(member, f"the patience of client {client_id} ended first", error=error)
+        if error in JOB_WIDE_ERRORS:
+            return self._fail(member, cause, error=error)
+        return self._fail(member, f"{error}: {cause}")
+
+    def _suspect(self, client_id: int, evidence: str) -> Effects:
+        member = self._members[client_id]
+        if member.evidence:
+            return []
+        member.evidence = evidence
+        self._sequence += 1
+        tag = (_EPOCH, self._sequence)
+        self._probes[tag] = client_id
+        return [ev.Probe(tag, member.register.link_address, member.register.incarnation)]
+
+    def _judge_probe(self, member: _Member, outcome: ProbeOutcome, detail: str) -> Effects:
+        if outcome in (ProbeOutcome.REFUSED, ProbeOutcome.REPLACED):
+            return self._fail(member, f"process died ({detail}; {member.evidence})")
+        return self._fail(member, f"{member.evidence} ({detail})")
+
+    def _fail(
+        self, member: _Member, cause: str, *, error: str = "PeerFailedError", also: Iterable[int] = ()
+    ) -> Effects:
+        self._state = _State.CLOSED
+        others = set(self._probes.values()) - {member.register.client_id}
+        return [self._to_all(self._verdict(member, error, cause, pack_ids(others.union(also))))]
+
+    # Helpers.
+
+    def _verdict(self, member: _Member, error: str, cause: str, also: tuple[int, ...]) -> Verdict:
+        register = member.register
+        missing = self._missing() if self._state is _State.FORMING or error == RENDEZVOUS_TIMEOUT else ()
+        return Verdict(
+            error or "PeerFailedError",
+            register.client_id,
+            register.address,
+            register.hostname,
+            member.phase,
+            cause,
+            missing,
+            also,
+        )
+
+    def _missing(self) -> tuple[int, ...]:
+        """Return the clients that have not registered, or, once all have, those that are not ready."""
+        everybody = range(self.config.num_clients)
+        if len(self._members) < self.config.num_clients:
+            return pack_ids(client_id for client_id in everybody if client_id not in self._members)
+        return pack_ids(client_id for client_id in everybody if self._members[client_id].ready is None)
+
+    def _to_all(self, message: Formed | Commit | Verdict) -> ev.Answer:
+        return ev.Answer(tuple(self._client_of), message)
+
+    def _roster(self) -> tuple[MemberInfo, ...]:
+        registers = (self._members[client_id].register for client_id in range(self.config.num_clients))
+        return tuple(
+            MemberInfo(r.client_id, r.address, r.hostname, r.pid, r.incarnation, r.link_address) for r in registers
+        )
+
+    def _note(self, member: _Member, phase: str, healthy: bool, health: str) -> None:
+        if (member.phase, member.healthy, member.health) != (phase, healthy, health):
+            member.phase, member.healthy, member.health = phase, healthy, health
+            self._sequence += 1
+            self._news[member.register.client_id] = self._sequence
+            self._news.move_to_end(member.register.client_id)
+
+    def _ack(self, member: _Member, sequence: int, now: float) -> HeartbeatAck:
+        missing = self._missing() if self._state is _State.FORMING else ()
+        late = self._detector.overdue(now, _OVERDUE_INTERVALS * self.config.heartbeat_interval)
+        overdue = tuple(Overdue(client_id, age) for client_id, age in late)
+        return HeartbeatAck(sequence, missing, overdue, self._news_for(member))
+
+    def _news_for(self, member: _Member) -> tuple[MemberUpdate, ...]:
+        """Return the members whose phase or health has changed since this one was last told."""
+        news: list[MemberUpdate] = []
+        for client_id in reversed(self._news):
+            if self._news[client_id] <= member.news_seen:
+                break
+            other = self._members[client_id]
+            news.append(MemberUpdate(client_id, other.phase, other.healthy, other.health))
+        member.news_seen = self._sequence
+        return tuple(news)
+
+
+def _process(register: Register) -> str:
+    return f"process {register.pid} on host {register.hostname}"
+
+
+def _join_runs(runs: Iterable[tuple[KindRun, ...]]) -> tuple[KindRun, ...]:
+    joined: list[KindRun] = []
+    for run in (run for of_client in runs for run in of_client):
+        if joined and joined[-1].kind == run.kind:
+            joined[-1] = KindRun(run.kind, joined[-1].count + run.count)
+        else:
+            joined.append(run)
+    return tuple(joined)

@@ -1,0 +1,65 @@
+"""How silence is judged: by the time since somebody was last heard, and by whether the judge was listening at all."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+__all__ = ["Detector"]
+
+
+class Detector:
+    """Keeps when each client was last heard, and says who has been silent for too long.
+
+    The judge takes its own sleep into account: when it was not run for longer than it asked for (a stopped process, a
+    suspended machine, a starved loop), the heartbeats of that time may be waiting unread, so it blames nobody until it
+    has listened again for a full timeout.
+    """
+
+    def __init__(self, timeout: float, interval: float) -> None:
+        self.timeout = timeout
+        self._interval = interval
+        # In the order in which they were last heard, so that the first is always the most overdue.
+        self._last_heard: OrderedDict[int, float] = OrderedDict()
+        self._last_awake: float | None = None
+        self._listening_since: float | None = None
+
+    def awake(self, now: float) -> None:
+        """Note that the judge runs; to be called at every event, and at least once an interval."""
+        if self._last_awake is None or now - self._last_awake > 2 * self._interval:
+            self._listening_since = now
+        self._last_awake = now
+
+    def heard(self, client_id: int, now: float) -> None:
+        """Note a sign of life."""
+        self._last_heard[client_id] = now
+        self._last_heard.move_to_end(client_id)
+
+    def forget(self, client_id: int) -> None:
+        """Stop judging a client."""
+        self._last_heard.pop(client_id, None)
+
+    def age(self, client_id: int, now: float) -> float:
+        """Return the seconds since `client_id` was last heard."""
+        return now - self._last_heard[client_id]
+
+    def overdue(self, now: float, age: float) -> list[tuple[int, float]]:
+        """Return the clients not heard for more than `age` seconds with the seconds, the longest first."""
+        late: list[tuple[int, float]] = []
+        for client_id, last_heard in self._last_heard.items():
+            if now - last_heard <= age:
+                break
+            late.append((client_id, now - last_heard))
+        return late
+
+    def silent(self, now: float) -> list[tuple[int, float]]:
+        """Return the clients to be declared dead, with the seconds each has been silent."""
+        if self._listening_since is None or now - self._listening_since < self.timeout:
+            return []
+        return [(client_id, age) for client_id, age in self.overdue(now, 0.0) if age >= self.timeout]
+
+    def deadline(self) -> float | None:
+        """Return when to be woken next: to judge, or just to know that the judge is awake."""
+        if not self._last_heard or self._last_awake is None or self._listening_since is None:
+            return None
+        due = max(next(iter(self._last_heard.values())), self._listening_since) + self.timeout
+        return min(due, self._last_awake + self._interval)

@@ -1,0 +1,525 @@
+"""One client's part in the job, from `initialize()` to the end.
+
+Theory of operation. A peer starts its devices and its search for the coordinator at once. It registers, and from the
+coordinator's first answer on it sends heartbeats and expects answers. When all clients have registered the coordinator
+says so; the peer links with its two neighbours, and once links and devices both stand, merges its devices into the
+job's table. It reports the table's digest, and when the coordinator has the same digest from everybody, the job is up::
+
+    NEW -> CONNECTING -> REGISTERING -> WAITING -> BRINGING_UP -> COMMITTING -> UP -> LEAVING -> CLOSED
+                 ^            |
+                 +------------+  the coordinator went before it had answered: it was an old one, or a stranger
+
+From any state the peer may fail, which is final. It fails at once when it is told so; when it finds out itself, it says
+goodbye with the cause, and the coordinator tells the others.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from ...devices.base import LocalDevice
+from ...errors import BarrierTimeoutError, BringupError, ConfigurationError, PeerFailedError
+from ...transport.messages import (
+    PROTOCOL_VERSION,
+    BarrierFailed,
+    BarrierReleased,
+    Commit,
+    CoordinatorMessage,
+    Dismissed,
+    EnterBarrier,
+    Formed,
+    Goodbye,
+    Heartbeat,
+    HeartbeatAck,
+    KindRun,
+    Leave,
+    MemberUpdate,
+    Ready,
+    Refused,
+    Register,
+    Suspect,
+    Verdict,
+)
+from . import events as ev
+from .core_ids import CoreTable
+from .detector import Detector
+from .ids import format_ids, unpack_ids
+from .phases import Phase, Timeline
+from .verdicts import (
+    RENDEZVOUS_TIMEOUT,
+    coordinator_lost,
+    goodbye_cause,
+    name_clients,
+    of_refusal,
+    of_verdict,
+    rendezvous_timeout,
+)
+
+__all__ = ["PeerConfig", "PeerMachine", "Progress"]
+
+_COORDINATOR = 0
+_PHASE_REPORT_DELAY = 0.05
+_FRESH_NEWS_BEFORE_DEADLINE = 0.25
+_LEAVE_GRACE = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerConfig:
+    """What a peer knows from the start; durations in seconds.
+
+    Attributes:
+        addresses: the address of every client, or `None` where only the coordinator's is known.
+        incarnation: drawn at random when the peer was made, 64 bits.
+    """
+
+    client_id: int
+    num_clients: int
+    job_name: str
+    coordinator_address: str
+    addresses: tuple[str, ...] | None
+    device_type: str
+    incarnation: int
+    hostname: str
+    pid: int
+    package_version: str
+    initialization_timeout: float
+    heartbeat_interval: float
+    heartbeat_timeout: float
+    shutdown_timeout: float
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a bring-up is; `missing` are the clients that have not registered, as far as is known."""
+
+    phase: Phase
+    elapsed: float
+    missing: dict[int, str]
+    waiting_for: str
+
+
+class _State(enum.Enum):
+    NEW = enum.auto()
+    CONNECTING = enum.auto()
+    REGISTERING = enum.auto()
+    WAITING = enum.auto()
+    BRINGING_UP = enum.auto()
+    COMMITTING = enum.auto()
+    UP = enum.auto()
+    LEAVING = enum.auto()
+    CLOSED = enum.auto()
+
+
+_BEFORE_UP = (_State.CONNECTING, _State.REGISTERING, _State.WAITING, _State.BRINGING_UP, _State.COMMITTING)
+_REGISTERED = (_State.WAITING, _State.BRINGING_UP, _State.COMMITTING, _State.UP, _State.LEAVING)
+_RING_NEEDED = (_State.BRINGING_UP, _State.COMMITTING, _State.UP)
+
+Effects = list[ev.PeerEffect]
+
+
+class PeerMachine:
+    """See the module's theory of operation."""
+
+    def __init__(self, config: PeerConfig, now: float) -> None:
+        self.config = config
+        self.timeline = Timeline(config.client_id, now)
+        self._state = _State.NEW
+        self._epoch = 0
+        self._sequence = 0
+        self._awaited: dict[type, ev.Tag] = {}
+        self._detector = Detector(config.heartbeat_timeout, config.heartbeat_interval)
+        self._initialization_deadline = now + config.initialization_timeout
+        self._dial_reason = ""
+        self._formed: Formed | None = None
+        self._devices: tuple[LocalDevice, ...] | None = None
+        self._is_linked = False
+        self._table: CoreTable | None = None
+        self._health = (True, "")
+        self._beat = 0
+        self._beat_due: float | None = None
+        self._beat_phase = Phase.RENDEZVOUS
+        self._phase_changed_at: float | None = None
+        self._missing: tuple[int, ...] = ()
+        self._updates: dict[int, MemberUpdate] = {}
+        self._acked_at = now
+        self._overdue: dict[int, float] = {}
+        self._barriers: dict[int, ev.WishBarrier] = {}
+        self._suspected: tuple[float, int, str] | None = None
+        self._leave_deadline: float | None = None
+
+    # Transitions.
+
+    def handle(self, event: ev.PeerEvent, now: float) -> Effects:
+        """Take in one event."""
+        if self._state is _State.CLOSED:
+            return []
+        self._detector.awake(now)
+        phase = self.phase
+        effects = self._handle(event, now)
+        if self.phase is not phase:
+            self._phase_changed_at = now
+        return effects
+
+    def _handle(self, event: ev.PeerEvent, now: float) -> Effects:
+        match event:
+            case ev.Received(message):
+                return self._receive(message, now)
+            case ev.Begin():
+                return self._begin(now)
+            case ev.DialFailed(reason):
+                self._dial_reason = reason
+            case ev.Connected(tag, link_address) if self._is_current(ev.Connect, tag):
+                return self._register(link_address)
+            case ev.SessionLost(reason):
+                return self._on_session_lost(reason)
+            case ev.BackendStarted(tag, devices) if self._is_current(ev.StartBackend, tag):
+                self._devices = devices
+                self.timeline.leave(Phase.DEVICES, now)
+                return self._merge_when_possible(now)
+            case ev.RingConnected(tag) if self._is_current(ev.ConnectRing, tag):
+                self._is_linked = True
+                self.timeline.leave(Phase.RING, now)
+                return self._merge_when_possible(now)
+            case ev.Merged(tag, table) if self._is_current(ev.Merge, tag):
+                return self._report_ready(table, now)
+            case ev.BackendFailed(tag, error) if self._is_current(ev.StartBackend, tag):
+                return self._fail(error)
+            case ev.MergeFailed(tag, error) if self._is_current(ev.Merge, tag):
+                return self._fail(error)
+            case ev.LinkBroken(client_id, cause) if self._state in _RING_NEEDED and self._suspected is None:
+                self._suspected = (now + self.config.heartbeat_timeout, client_id, cause)
+                return [ev.Send(Suspect(client_id, cause))]
+            case ev.HealthChanged(healthy, detail):
+                self._health = (healthy, detail)
+                return self._heartbeat(now) if self._state in _REGISTERED else []
+            case ev.WishBarrier():
+                return self._enter_barrier(event)
+            case ev.WishLeave():
+                return self._leave(now)
+            case ev.Abort(error):
+                return self._fail(error)
+        return []
+
+    def _receive(self, message: CoordinatorMessage, now: float) -> Effects:
+        self._detector.heard(_COORDINATOR, now)
+        match message:
+            case HeartbeatAck():
+                return self._on_ack(message, now)
+            case Formed():
+                return self._on_formed(message, now)
+            case Commit(kinds, spans) if self._state is _State.COMMITTING:
+                assert self._formed is not None
+                assert self._table is not None
+                self._state = _State.UP
+                self.timeline.leave(Phase.COMMIT, now)
+                return [ev.Up(self._formed.job_id, self._formed.members, self._table, kinds, spans)]
+            case Verdict():
+                return self._close(self._of_verdict(message))
+            case Refused():
+                return self._close(of_refusal(message, self.config.client_id, self.config.coordinator_address))
+            case BarrierReleased(ticket) if self._barriers.pop(ticket, None):
+                return [ev.BarrierDone(ticket, None)]
+            case BarrierFailed(ticket, missing) if wish := self._barriers.pop(ticket, None):
+                return [ev.BarrierDone(ticket, self._barrier_timeout(wish, missing))]
+            case Dismissed(missing) if self._state is _State.LEAVING:
+                self._state = _State.CLOSED
+                return [ev.Left(tuple(unpack_ids(missing)))]
+        return []
+
+    def wake(self, now: float) -> Effects:
+        """Do what falls due."""
+        if self._state is _State.CLOSED:
+            return []
+        self._detector.awake(now)
+        if self._state in _BEFORE_UP and now >= self._initialization_deadline:
+            return self._fail(self._timed_out(""))
+        if silent := self._detector.silent(now):
+            return self._close(self._lost(f"no heartbeat for {silent[0][1]:.1f} s"))
+        if self._suspected is not None and now >= self._suspected[0]:
+            return self._fail(self._unexplained(*self._suspected[1:]))
+        if self._leave_deadline is not None and now >= self._leave_deadline:
+            return self._close(self._lost("it did not answer the wish to shut down"))
+        due = self._heartbeat_due()
+        return self._heartbeat(now) if due is not None and now >= due else []
+
+    def deadline(self) -> float | None:
+        """Return when to wake this machine next."""
+        if self._state is _State.CLOSED:
+            return None
+        candidates = [self._detector.deadline(), self._heartbeat_due(), self._leave_deadline]
+        if self._state in _BEFORE_UP:
+            candidates.append(self._initialization_deadline)
+        if self._suspected is not None:
+            candidates.append(self._suspected[0])
+        return min((due for due in candidates if due is not None), default=None)
+
+    # What it shows.
+
+    @property
+    def phase(self) -> Phase:
+        """The phase this client is in, for reports."""
+        match self._state:
+            case _State.NEW | _State.CONNECTING | _State.REGISTERING | _State.WAITING:
+                return Phase.RENDEZVOUS
+            case _State.BRINGING_UP if self._devices is None:
+                return Phase.DEVICES
+            case _State.BRINGING_UP:
+                return Phase.MERGE if self._is_linked else Phase.RING
+            case _State.COMMITTING:
+                return Phase.COMMIT
+            case _State.UP:
+                return Phase.READY
+            case _State.LEAVING:
+                return Phase.LEAVING
+        return Phase.CLOSED
+
+    def progress(self, now: float) -> Progress:
+        """Return how far this client is, for a progress line."""
+        missing = self._missing_addresses()
+        laggards = self._laggards() if self._formed is not None else {}
+        return Progress(self.phase, self.timeline.elapsed(now), missing, self._waiting_for(missing, laggards))
+
+    def update_of(self, client_id: int) -> MemberUpdate | None:
+        """Return the last known phase and health of a client, where the coordinator has said any."""
+        if client_id == self.config.client_id:
+            return MemberUpdate(client_id, self.phase, *self._health)
+        return self._updates.get(client_id)
+
+    def age_of(self, client_id: int, now: float) -> float:
+        """Return the seconds since a client is known to have been heard by the coordinator."""
+        if client_id == self.config.client_id:
+            return 0.0
+        return now - self._acked_at + self._overdue.get(client_id, 0.0)
+
+    # Steps.
+
+    def _begin(self, now: float) -> Effects:
+        assert self._state is _State.NEW
+        self._state = _State.CONNECTING
+        self.timeline.enter(Phase.RENDEZVOUS, now)
+        self.timeline.enter(Phase.DEVICES, now)
+        return [ev.Connect(self._tag(ev.Connect)), ev.StartBackend(self._tag(ev.StartBackend))]
+
+    def _register(self, link_address: str) -> Effects:
+        self._state = _State.REGISTERING
+        config = self.config
+        register = Register(
+            client_id=config.client_id,
+            num_clients=config.num_clients,
+            job_name=config.job_name,
+            protocol_version=PROTOCOL_VERSION,
+            package_version=config.package_version,
+            incarnation=config.incarnation,
+            address=config.addresses[config.client_id] if config.addresses else link_address,
+            hostname=config.hostname,
+            pid=config.pid,
+            link_address=link_address,
+            device_type=config.device_type,
+            heartbeat_interval=config.heartbeat_interval,
+        )
+        return [ev.Send(register)]
+
+    def _on_ack(self, ack: HeartbeatAck, now: float) -> Effects:
+        if self._state is _State.REGISTERING:
+            self._state = _State.WAITING
+            self._beat_due = now + self.config.heartbeat_interval
+        self._missing = ack.missing
+        self._acked_at = now
+        self._overdue = {late.client_id: late.age for late in ack.overdue}
+        self._updates.update({update.client_id: update for update in ack.updates})
+        return []
+
+    def _on_formed(self, formed: Formed, now: float) -> Effects:
+        if self._state not in (_State.REGISTERING, _State.WAITING):
+            return []
+        self._state = _State.BRINGING_UP
+        self._beat_due = self._beat_due or now + self.config.heartbeat_interval
+        self._formed = formed
+        self._epoch = formed.epoch
+        self._missing = ()
+        self.timeline.leave(Phase.RENDEZVOUS, now)
+        self.timeline.enter(Phase.RING, now)
+        own, size = self.config.client_id, self.config.num_clients
+        left, right = formed.members[(own - 1) % size], formed.members[(own + 1) % size]
+        return [ev.ConnectRing(self._tag(ev.ConnectRing), formed.job_id, formed.epoch, left, right)]
+
+    def _merge_when_possible(self, now: float) -> Effects:
+        if self._state is not _State.BRINGING_UP or self._devices is None or not self._is_linked:
+            return []
+        self.timeline.enter(Phase.MERGE, now)
+        return [ev.Merge(self._tag(ev.Merge), self._devices)]
+
+    def _report_ready(self, table: CoreTable, now: float) -> Effects:
+        self._state = _State.COMMITTING
+        self._table = table
+        self.timeline.leave(Phase.MERGE, now)
+        self.timeline.enter(Phase.COMMIT, now)
+        assert self._devices is not None
+        kinds = _runs([device.kind for device in self._devices])
+        return [ev.Send(Ready(table.digest, kinds, self.timeline.spans()))]
+
+    def _enter_barrier(self, wish: ev.WishBarrier) -> Effects:
+        error: BringupError | None = None
+        if self._state is not _State.UP:
+            error = ConfigurationError(f"barrier {wish.name!r} was called in phase {self.phase}: the system is not up")
+        elif any(other.name == wish.name for other in self._barriers.values()):
+            error = ConfigurationError(
+                f"client {self.config.client_id} waits at barrier {wish.name!r} already: one call at a time for a name"
+            )
+        if error is not None:
+            return [ev.BarrierDone(wish.ticket, error)]
+        self._barriers[wish.ticket] = wish
+        return [ev.Send(EnterBarrier(wish.name, wish.ticket, wish.timeout or 0.0))]
+
+    def _leave(self, now: float) -> Effects:
+        if self._state is not _State.UP:
+            return []
+        self._state = _State.LEAVING
+        self._leave_deadline = now + self.config.shutdown_timeout + _LEAVE_GRACE
+        return [ev.Send(Leave(self.config.shutdown_timeout))]
+
+    def _on_session_lost(self, reason: str) -> Effects:
+        if self._state is _State.REGISTERING:
+            self._state = _State.CONNECTING
+            self._dial_reason = reason
+            return [ev.Connect(self._tag(ev.Connect))]
+        return self._close(self._lost(reason))
+
+    def _heartbeat(self, now: float) -> Effects:
+        self._beat += 1
+        self._beat_due = now + self.config.heartbeat_interval
+        self._beat_phase = self.phase
+        self._phase_changed_at = None
+        return [ev.Send(Heartbeat(self._beat, self.phase, *self._health))]
+
+    def _fail(self, error: BaseException) -> Effects:
+        """Fail, and tell the coordinator why."""
+        goodbye = Goodbye(self.phase, type(error).__name__, goodbye_cause(error))
+        told: Effects = [ev.Send(goodbye)] if self._state in (_State.REGISTERING, *_REGISTERED) else []
+        return told + self._close(error)
+
+    def _close(self, error: BaseException) -> Effects:
+        self._state = _State.CLOSED
+        return [ev.Failed(error)]
+
+    # Helpers.
+
+    def _tag(self, effect: type) -> ev.Tag:
+        self._sequence += 1
+        tag = self._awaited[effect] = (self._epoch, self._sequence)
+        return tag
+
+    def _is_current(self, effect: type, tag: ev.Tag) -> bool:
+        if self._awaited.get(effect) != tag:
+            return False
+        del self._awaited[effect]
+        return True
+
+    def _heartbeat_due(self) -> float | None:
+        """Return when to send the next heartbeat: at the interval, soon after a phase that lasts has begun, and shortly
+        before this client's patience ends, so that what it then says of the others is fresh.
+        """
+        if self._beat_due is None:
+            return None
+        due = self._beat_due
+        if self._phase_changed_at is not None and self.phase is not self._beat_phase:
+            due = min(due, self._phase_changed_at + _PHASE_REPORT_DELAY)
+        if self._state in _BEFORE_UP:
+            last_news = self._initialization_deadline - _FRESH_NEWS_BEFORE_DEADLINE
+            if self._acked_at < last_news and self._beat_due - self.config.heartbeat_interval < last_news:
+                due = min(due, last_news)
+        return due
+
+    def _address_of(self, client_id: int) -> str:
+        if self._formed is not None:
+            return self._formed.members[client_id].address
+        if self.config.addresses is not None:
+            return self.config.addresses[client_id]
+        return self.config.coordinator_address if client_id == _COORDINATOR else ""
+
+    def _missing_addresses(self) -> dict[int, str]:
+        if self._state in (_State.NEW, _State.CONNECTING, _State.REGISTERING):
+            return {_COORDINATOR: self.config.coordinator_address}
+        return {client_id: self._address_of(client_id) for client_id in unpack_ids(self._missing)}
+
+    def _laggards(self) -> dict[int, str]:
+        """Return the clients that are not known to be as far as this one, with the phase each is in."""
+        phases = {c: self._updates[c].phase if c in self._updates else Phase.RENDEZVOUS for c in self._others()}
+        return {client_id: phase for client_id, phase in phases.items() if phase not in (Phase.COMMIT, Phase.READY)}
+
+    def _others(self) -> list[int]:
+        return [client_id for client_id in range(self.config.num_clients) if client_id != self.config.client_id]
+
+    def _waiting_for(self, missing: dict[int, str], laggards: dict[int, str]) -> str:
+        if missing:
+            return name_clients(missing) + (f": {self._dial_reason}" if self._dial_reason else "")
+        if self.phase is Phase.DEVICES:
+            return f"the {self.config.device_type} devices of this client"
+        if laggards:
+            slowest = min((Phase(phase) for phase in laggards.values()), key=list(Phase).index)
+            return f"clients {format_ids(c for c, phase in laggards.items() if phase == slowest)} in phase {slowest}"
+        return ""
+
+    def _timed_out(self, reason: str) -> BringupError:
+        came = self._formed is not None
+        if came:
+            laggards = self._laggards() or dict.fromkeys(self._others(), Phase.COMMIT)
+            if self.phase is Phase.DEVICES:
+                laggards[self.config.client_id] = self.phase
+            missing = {client_id: self._address_of(client_id) for client_id in laggards}
+            reason = reason or f"waiting for {self._waiting_for({}, laggards)}"
+        else:
+            missing = self._missing_addresses()
+            if self._state in (_State.CONNECTING, _State.REGISTERING):
+                reason = f"it hosts the coordinator, so nothing is known of the others; {self._dial_reason or reason}"
+        present = [self.config.client_id] if not came and _COORDINATOR in missing else range(self.config.num_clients)
+        return rendezvous_timeout(
+            self.config.num_clients,
+            self.config.initialization_timeout,
+            missing,
+            {client_id: self._address_of(client_id) for client_id in present if client_id not in missing},
+            reason,
+            came=came,
+        )
+
+    def _of_verdict(self, verdict: Verdict) -> BringupError:
+        if verdict.error == RENDEZVOUS_TIMEOUT:
+            self._missing = verdict.missing
+            return self._timed_out(verdict.cause)
+        return of_verdict(verdict, self._address_of)
+
+    def _lost(self, cause: str) -> BringupError:
+        host = self._formed.members[_COORDINATOR].hostname if self._formed is not None else ""
+        return coordinator_lost(self.config.coordinator_address, host, self.phase, cause)
+
+    def _unexplained(self, client_id: int, cause: str) -> BringupError:
+        address = self._address_of(client_id)
+        return PeerFailedError(
+            f"the ring link with client {client_id} ({address}) broke in phase {self.phase}: {cause}; "
+            "the coordinator did not say why in time",
+            client_id=client_id,
+            address=address,
+            phase=self.phase,
+            cause=cause,
+        )
+
+    def _barrier_timeout(self, wish: ev.WishBarrier, packed: tuple[int, ...]) -> BringupError:
+        missing = {client_id: self._address_of(client_id) for client_id in unpack_ids(packed)}
+        phases = {self._updates[c].phase for c in missing if c in self._updates} - {Phase.READY}
+        return BarrierTimeoutError(
+            f"barrier {wish.name!r} timed out: {len(missing)} of {self.config.num_clients} clients did not come: "
+            f"{name_clients(missing)}{f' (in phase {chr(44).join(sorted(phases))})' if phases else ''}. "
+            "Look at what those clients are doing.",
+            missing=missing,
+        )
+
+
+def _runs(kinds: list[str]) -> tuple[KindRun, ...]:
+    runs: list[KindRun] = []
+    for kind in kinds:
+        if runs and runs[-1].kind == kind:
+            runs[-1] = KindRun(kind, runs[-1].count + 1)
+        else:
+            runs.append(KindRun(kind, 1))
+    return tuple(runs)

@@ -1,0 +1,59 @@
+"""The phases of a client's bring-up, and the record of how long each took."""
+
+from __future__ import annotations
+
+import enum
+
+from ...transport.messages import Span
+
+__all__ = ["Phase", "Timeline", "slowest"]
+
+
+class Phase(enum.StrEnum):
+    """What a client is doing, in the order in which it does it. Devices start at once, beside the rendezvous."""
+
+    RENDEZVOUS = "rendezvous"
+    DEVICES = "devices"
+    RING = "ring"
+    MERGE = "merge"
+    COMMIT = "commit"
+    READY = "ready"
+    LEAVING = "leaving"
+    CLOSED = "closed"
+
+
+class Timeline:
+    """When each phase of one client began and how long it took, in seconds since `initialize()` was called."""
+
+    def __init__(self, client_id: int, began: float) -> None:
+        self._client_id = client_id
+        self._began = began
+        self._open: dict[str, float] = {}
+        self._spans: list[Span] = []
+
+    def enter(self, name: str, now: float) -> None:
+        """Begin a phase; phases may overlap."""
+        assert name not in self._open, f"phase {name} has begun already"
+        self._open[name] = now
+
+    def leave(self, name: str, now: float) -> None:
+        """End a phase."""
+        start = self._open.pop(name)
+        self._spans.append(Span(name, start - self._began, now - start, self._client_id))
+
+    def spans(self) -> tuple[Span, ...]:
+        """Return the phases that have ended, by start."""
+        return tuple(sorted(self._spans, key=lambda span: span.start))
+
+    def elapsed(self, now: float) -> float:
+        """Return the seconds since the beginning."""
+        return now - self._began
+
+
+def slowest(spans: list[Span]) -> tuple[Span, ...]:
+    """Return, for each phase, the span of the client that took longest."""
+    worst: dict[str, Span] = {}
+    for span in spans:
+        if span.name not in worst or span.duration > worst[span.name].duration:
+            worst[span.name] = span
+    return tuple(worst.values())

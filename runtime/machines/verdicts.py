@@ -1,0 +1,127 @@
+"""How the news that a job has failed becomes the exception that a user sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ...errors import (
+    BringupError,
+    CoordinatorLostError,
+    PeerFailedError,
+    RegistrationRefusedError,
+    RendezvousTimeoutError,
+    TopologyError,
+)
+from ...transport.messages import Refused, Verdict
+from .ids import format_ids, unpack_ids
+
+__all__ = [
+    "AddressOf",
+    "coordinator_lost",
+    "goodbye_cause",
+    "name_clients",
+    "of_refusal",
+    "of_verdict",
+    "rendezvous_timeout",
+]
+
+AddressOf = Callable[[int], str]
+"""The address of a client, empty where it is not known."""
+
+JOB_WIDE_ERRORS: dict[str, type[BringupError]] = {"TopologyError": TopologyError}
+"""Errors that are nobody's fault in particular: every client raises the same."""
+
+RENDEZVOUS_TIMEOUT = RendezvousTimeoutError.__name__
+
+_NAMED_MAX = 8
+_ADVICE_ABSENT = "Check that the missing clients were started, with these jobs and ids, and can reach client 0."
+_ADVICE_SLOW = "Look at the logs of those clients, or give them a longer initialization_timeout."
+
+
+def of_verdict(verdict: Verdict, address_of: AddressOf) -> BringupError:
+    """Return the exception that `verdict` is."""
+    if verdict.error == RENDEZVOUS_TIMEOUT:
+        missing = tuple(unpack_ids(verdict.missing))
+        return RendezvousTimeoutError(verdict.cause, missing={c: address_of(c) for c in missing})
+    if verdict.error in JOB_WIDE_ERRORS:
+        return JOB_WIDE_ERRORS[verdict.error](verdict.cause)
+    text = f"{_who(verdict)} failed in phase {verdict.phase}: {verdict.cause}"
+    if verdict.also:
+        text += f". Clients that failed with it: {format_ids(unpack_ids(verdict.also))}"
+    return PeerFailedError(
+        f"{text}. Look at the log of that client; restart the job once it is mended.",
+        client_id=verdict.client_id,
+        address=verdict.address,
+        host=verdict.hostname,
+        phase=verdict.phase,
+        cause=verdict.cause,
+    )
+
+
+def of_refusal(refusal: Refused, client_id: int, coordinator: str) -> RegistrationRefusedError:
+    """Return the exception that a refused registration is."""
+    return RegistrationRefusedError(
+        f"the coordinator on {coordinator} refused client {client_id}: {refusal.field} is {refusal.yours} here and "
+        f"{refusal.ours} there. {refusal.detail}",
+        field=refusal.field,
+        ours=refusal.yours,
+        theirs=refusal.ours,
+    )
+
+
+def coordinator_lost(address: str, host: str, phase: str, cause: str) -> CoordinatorLostError:
+    """Return the exception for a coordinator that went without a word."""
+    return CoordinatorLostError(
+        f"client 0 ({host or address}), which hosts the coordinator, was lost in phase {phase}: {cause}. "
+        "Look at the log of client 0; restart the job once it is mended.",
+        client_id=0,
+        address=address,
+        host=host,
+        phase=phase,
+        cause=cause,
+    )
+
+
+def rendezvous_timeout(
+    num_clients: int, timeout: float, missing: dict[int, str], present: dict[int, str], reason: str, *, came: bool
+) -> RendezvousTimeoutError:
+    """Return the exception for a job that did not come up in time.
+
+    Args:
+        num_clients: of the job.
+        timeout: `initialization_timeout`, in seconds.
+        missing: the clients waited for, with their addresses.
+        present: those known to be there.
+        reason: what is known beyond that, or empty.
+        came: whether the missing ones had registered, and were only slow.
+    """
+    text = (
+        f"{len(missing)} of {num_clients} clients {'were not ready' if came else 'did not come'} within "
+        f"initialization_timeout={timeout:g} s: {name_clients(missing)}"
+    )
+    if reason:
+        text += f" ({reason})"
+    return RendezvousTimeoutError(
+        f"{text}. Present: clients {format_ids(present)}. {_ADVICE_SLOW if came else _ADVICE_ABSENT}",
+        missing=missing,
+        present=present,
+    )
+
+
+def name_clients(addresses: dict[int, str]) -> str:
+    """Return clients for a text, with their addresses while they are few."""
+    if len(addresses) > _NAMED_MAX or not all(addresses.values()):
+        return f"client{'s' * (len(addresses) > 1)} {format_ids(addresses)}"
+    return ", ".join(f"client {client_id} ({address})" for client_id, address in sorted(addresses.items()))
+
+
+def goodbye_cause(error: BaseException) -> str:
+    """Return what the others are told when this client fails with `error`."""
+    if isinstance(error, PeerFailedError):
+        return error.cause
+    return str(error) or "no further word"
+
+
+def _who(verdict: Verdict) -> str:
+    where: Iterable[str] = (part for part in (verdict.hostname, verdict.address) if part)
+    return f"client {verdict.client_id} ({', '.join(where)})"

@@ -1,0 +1,166 @@
+"""What a user can tune, parsed and checked once, at the edge; nothing below reads the environment."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import ConfigurationError
+from ..transport.addresses import Address
+from .settings import Origin, Setting, as_address, as_duration, as_flag, as_host, as_integer, as_text
+
+__all__ = ["Options", "refuse_unavailable"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a job comes up and is watched. Every field is also read from `BRINGUP_<FIELD IN CAPITALS>`.
+
+    Attributes:
+        initialization_timeout: seconds until `initialize()` gives up on the clients that have not come.
+        heartbeat_interval: seconds between two heartbeats of a peer.
+        heartbeat_timeout: seconds without a heartbeat after which a client counts as failed; more than the interval.
+        shutdown_timeout: seconds that `shutdown()` waits for the other clients.
+        device_timeout: seconds that one call into a device backend may take.
+        health_interval: seconds between two health checks of the devices.
+        bind_address: the host name or IP address to listen on; `None` for all interfaces of the address's family, or
+            loopback for a loopback job.
+        advertise_address: the host name or IP address that the other clients are to use; `None` for the one that the
+            job gives this client, or that it reaches the coordinator from.
+        ring_port: the TCP port of the ring; 0 for any free one.
+        status_address: the `host:port` of the status page; `None` for no status page.
+        token: the secret that the clients of a job share; never shown.
+        token_file: the path of a file that holds the token.
+        tls_ca: the path of the certificates, in PEM, that the other clients' certificates are checked against.
+        tls_cert: the path of this client's certificate, in PEM.
+        tls_key: the path of this client's private key, in PEM.
+        insecure: let a job leave this machine without token and TLS.
+    """
+
+    initialization_timeout: float = 300.0
+    heartbeat_interval: float = 1.0
+    heartbeat_timeout: float = 10.0
+    shutdown_timeout: float = 30.0
+    device_timeout: float = 120.0
+    health_interval: float = 30.0
+    bind_address: str | None = None
+    advertise_address: str | None = None
+    ring_port: int = 0
+    status_address: str | None = None
+    token: str | None = field(default=None, repr=False)
+    token_file: str | None = None
+    tls_ca: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    insecure: bool = False
+
+    @staticmethod
+    def resolve(options: Options | None, overrides: Mapping[str, object], environ: Mapping[str, str]) -> Options:
+        """Put together what the user chose, and check it.
+
+        Args:
+            options: wins whole over the environment; `None` to read the environment.
+            overrides: single fields, which win over both.
+            environ: the environment variables.
+
+        Raises:
+            ConfigurationError: a value is wrong, or a name in `overrides` is no field; the message names the variable
+                or argument.
+        """
+        if options is not None and not isinstance(options, Options):
+            raise ConfigurationError(f"options={options!r} (argument) must be a bringup.Options, or None")
+        _refuse_unknown(overrides)
+        settings = {name: _setting(name, options, overrides, environ) for name in _READERS}
+        values: dict[str, Any] = {name: _value(name, setting) for name, setting in settings.items()}
+        resolved = Options(**values)
+        _check_together(resolved, settings)
+        refuse_unavailable(settings)
+        return resolved
+
+
+def refuse_unavailable(settings: Mapping[str, Setting]) -> None:
+    """Refuse what this version knows the names of and cannot do: nobody may believe that a token protects them.
+
+    Raises:
+        ConfigurationError: one of them is set.
+    """
+    lacking = {
+        "status_address": "a status page",
+        "token": "tokens",
+        "token_file": "tokens",
+        "tls_ca": "TLS",
+        "tls_cert": "TLS",
+        "tls_key": "TLS",
+    }
+    for name, feature in lacking.items():
+        if settings[name].is_set:
+            raise settings[name].error(f"asks for {feature}, which this version of bringup does not have yet: unset it")
+
+
+def _advertised(setting: Setting) -> str:
+    host = as_host(setting)
+    if Address(host, 1).is_wildcard:
+        raise setting.error("means every interface: give the one address that the other clients can connect to")
+    return host
+
+
+def _ring_port(setting: Setting) -> int:
+    return as_integer(setting, "a port in 0..65535", least=0, most=65535)
+
+
+_READERS: Mapping[str, Callable[[Setting], object]] = {
+    "initialization_timeout": as_duration,
+    "heartbeat_interval": as_duration,
+    "heartbeat_timeout": as_duration,
+    "shutdown_timeout": as_duration,
+    "device_timeout": as_duration,
+    "health_interval": as_duration,
+    "bind_address": as_host,
+    "advertise_address": _advertised,
+    "ring_port": _ring_port,
+    "status_address": as_address,
+    "token": as_text,
+    "token_file": as_text,
+    "tls_ca": as_text,
+    "tls_cert": as_text,
+    "tls_key": as_text,
+    "insecure": as_flag,
+}
+_DEFAULTS = Options()
+
+
+def _refuse_unknown(overrides: Mapping[str, object]) -> None:
+    for name in overrides:
+        if name not in _READERS:
+            closest = difflib.get_close_matches(str(name), _READERS, n=1, cutoff=0.0)[0]
+            raise ConfigurationError(
+                f"{name!r} (argument) is not a setting: the field of Options with the closest name is {closest!r}"
+            )
+
+
+def _setting(
+    name: str, options: Options | None, overrides: Mapping[str, object], environ: Mapping[str, str]
+) -> Setting:
+    secret = name == "token"
+    if name in overrides:
+        return Setting(name, overrides[name], Origin.ARGUMENT, secret)
+    if options is not None:
+        return Setting(name, getattr(options, name), Origin.OPTIONS, secret)
+    variable = Setting.from_environ(environ, f"BRINGUP_{name.upper()}", secret=secret)
+    return variable if variable.is_set else Setting(name, getattr(_DEFAULTS, name), Origin.DEFAULT, secret)
+
+
+def _value(name: str, setting: Setting) -> object:
+    if setting.value is None and getattr(_DEFAULTS, name) is None:
+        return None
+    return _READERS[name](setting)
+
+
+def _check_together(options: Options, settings: Mapping[str, Setting]) -> None:
+    if options.heartbeat_timeout <= options.heartbeat_interval:
+        raise settings["heartbeat_timeout"].error(
+            f"must be greater than {settings['heartbeat_interval']}, "
+            "or every client fails between two heartbeats: raise the one or lower the other"
+        )

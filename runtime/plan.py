@@ -1,0 +1,125 @@
+"""What `initialize()` was asked for, resolved and checked before anything is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..devices.base import BackendConfig
+from ..errors import BringupError, ConfigurationError
+from .job import JobSpec
+from .job_list import is_bns
+from .options import Options
+from .resolve import resolve_job
+
+__all__ = ["OnFailure", "Plan", "make_plan"]
+
+OnFailure = str | Callable[[BringupError], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A client's part, before it begins.
+
+    Attributes:
+        device_type: as asked for; `None` for the first present of TPU, GPU, CPU.
+        job: who the clients are.
+        options: how to come up.
+        backend: what the backend may know.
+        enable_coordination_service: whether barriers and the key-value store are on.
+        on_failure: `raise`, `exit`, or who to call.
+    """
+
+    device_type: str | None
+    job: JobSpec
+    options: Options
+    backend: BackendConfig
+    enable_coordination_service: bool
+    on_failure: OnFailure
+
+
+def make_plan(
+    device_type: str | None,
+    *,
+    jobs: str | Sequence[str] | None,
+    client_id: int | None,
+    num_clients: int | None,
+    job_name: str | None,
+    local_device_ids: int | Sequence[int] | None,
+    num_logical_cpu_devices: int | None,
+    enable_coordination_service: bool,
+    enable_megacore: bool,
+    resolver: object | None,
+    on_failure: OnFailure,
+    options: Options | None,
+    overrides: Mapping[str, Any],
+    environ: Mapping[str, str],
+) -> Plan:
+    """Resolve and check the arguments of `initialize()`.
+
+    Raises:
+        ConfigurationError: one of them is wrong, or they do not fit together.
+    """
+    resolved = Options.resolve(options, overrides, environ)
+    job = resolve_job(
+        jobs=jobs,
+        client_id=client_id,
+        num_clients=num_clients,
+        job_name=job_name,
+        resolver=resolver,
+        environ=environ,
+    )
+    _check_reachable(job)
+    _check_security(job, resolved)
+    if on_failure not in ("raise", "exit") and not callable(on_failure):
+        raise ConfigurationError(f"on_failure={on_failure!r} is neither 'raise' nor 'exit' nor callable")
+    if device_type is not None and not isinstance(device_type, str):
+        raise ConfigurationError(f"device_type={device_type!r} is not a name such as 'CPU'")
+    backend = BackendConfig(
+        client_id=job.client_id,
+        num_clients=job.num_clients,
+        local_device_ids=_local_device_ids(local_device_ids),
+        num_logical_cpu_devices=num_logical_cpu_devices,
+        enable_megacore=enable_megacore,
+        environment=dict(environ),
+    )
+    return Plan(
+        device_type=device_type,
+        job=job,
+        options=resolved,
+        backend=backend,
+        enable_coordination_service=enable_coordination_service,
+        on_failure=on_failure,
+    )
+
+
+def _check_reachable(job: JobSpec) -> None:
+    for client_id, address in enumerate(job.jobs or ()):
+        if is_bns(address):
+            raise ConfigurationError(
+                f"jobs (from {job.provenance.get('jobs', job.source)}) names client {client_id} {address!r}, a BNS "
+                "address, which only its own name service resolves: give host:port addresses"
+            )
+
+
+def _check_security(job: JobSpec, options: Options) -> None:
+    if job.is_loopback or options.insecure:
+        return
+    raise ConfigurationError(
+        f"the job leaves this machine (coordinator {job.coordinator_address}, from {job.source}), and its peers would "
+        "talk without authentication or encryption: anybody on the network could join or stop it. On a network that "
+        "you trust, pass insecure=True or set BRINGUP_INSECURE=1."
+    )
+
+
+def _local_device_ids(given: int | Sequence[int] | None) -> tuple[int, ...] | None:
+    if given is None:
+        return None
+    ids = [given] if isinstance(given, int) else list(given)
+    wrong = [one for one in ids if isinstance(one, bool) or not isinstance(one, int) or one < 0]
+    if wrong or not ids or len(set(ids)) < len(ids):
+        raise ConfigurationError(
+            f"local_device_ids={given!r} is not a list of different local device indices, 0 or more"
+        )
+    return tuple(ids)

@@ -1,0 +1,162 @@
+"""Where the job comes from: the sources in their order, and the first one that applies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..errors import ConfigurationError
+from .environments import FAMILIES
+from .finding import Finding, as_job_name, find_job
+from .job import Considered, JobSource, JobSpec
+from .settings import Origin, Setting
+
+__all__ = ["CLUSTER_RESOLVERS", "resolve_job"]
+
+# Asked in this order, after the families of variables and before local mode. Each is a JobSource that reads one
+# cluster's environment (Slurm, MPI, Kubernetes, Cloud TPU, ...); `resolver="<name>"` asks for one of them alone.
+CLUSTER_RESOLVERS: tuple[JobSource, ...] = ()
+
+
+def resolve_job(
+    *,
+    jobs: str | Sequence[str] | None = None,
+    client_id: int | None = None,
+    num_clients: int | None = None,
+    job_name: str | None = None,
+    resolver: object | None = None,
+    environ: Mapping[str, str],
+) -> JobSpec:
+    """Find out who the clients of this job are, and which one this is.
+
+    Args:
+        jobs: one `host:port` per client, comma-separated or a sequence; or the coordinator's, with `num_clients`.
+        client_id: this client.
+        num_clients: how many clients.
+        job_name: overrides the name, whatever the source.
+        resolver: a cluster resolver (a `JobSource`) or the name of one, to ask instead of the environment's families.
+        environ: the environment variables.
+
+    Returns:
+        The job from the first source that applies; local mode where none does.
+
+    Raises:
+        ConfigurationError: that source is incomplete or malformed; the message names the variable or argument.
+    """
+    name = Setting("job_name", job_name, Origin.ARGUMENT)
+    arguments = _Arguments(
+        jobs=Setting("jobs", jobs, Origin.ARGUMENT),
+        client_id=Setting("client_id", client_id, Origin.ARGUMENT),
+        num_clients=Setting("num_clients", num_clients, Origin.ARGUMENT),
+    )
+    if resolver is None:
+        return _first_of((arguments, *FAMILIES, *CLUSTER_RESOLVERS, _LocalMode()), name, environ)
+    return _first_of((_only(resolver, arguments, environ),), name, environ)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Arguments:
+    """What the caller passed."""
+
+    jobs: Setting
+    client_id: Setting
+    num_clients: Setting
+    name: str = field(default="arguments", init=False)
+
+    def passed_over(self, environ: Mapping[str, str]) -> str | None:
+        given = (self.jobs.is_set, self.client_id.is_set, self.num_clients.is_set)
+        return None if any(given) else "none of jobs, client_id and num_clients was given"
+
+    def read(self, environ: Mapping[str, str]) -> Finding:
+        return find_job(
+            jobs=self.jobs,
+            num_clients=self.num_clients,
+            client_id=self.client_id,
+            job_name=Setting("job_name", None, Origin.ARGUMENT),
+        )
+
+
+class _LocalMode:
+    """One client, no network. A job name alone names no clients, so it belongs here."""
+
+    name = "local mode"
+
+    def passed_over(self, environ: Mapping[str, str]) -> str | None:
+        return None
+
+    def read(self, environ: Mapping[str, str]) -> Finding:
+        for variable in ("BRINGUP_JOB_NAME", "DTENSOR_JOB_NAME"):
+            setting = Setting.from_environ(environ, variable)
+            if setting.is_set:
+                return Finding(job_name=as_job_name(setting), provenance={"job_name": variable})
+        return Finding()
+
+
+def _first_of(sources: Sequence[JobSource], job_name: Setting, environ: Mapping[str, str]) -> JobSpec:
+    considered: list[Considered] = []
+    for at, source in enumerate(sources):
+        reason = source.passed_over(environ)
+        if reason is None:
+            found = source.read(environ)
+            considered.append(Considered(source.name, f"taken: {_ground(found)}"))
+            rest = (
+                Considered(later.name, f"not looked at: the job comes from {source.name}")
+                for later in sources[at + 1 :]
+            )
+            return _spec(source.name, found, job_name, (*considered, *rest))
+        considered.append(Considered(source.name, f"passed over: {reason}"))
+    raise AssertionError("the last source always applies")
+
+
+def _ground(found: Finding) -> str:
+    given = found.provenance.get("coordinator_address") or found.provenance.get("num_clients")
+    return f"{given} is given" if given else "it is the first that applies"
+
+
+def _spec(source: str, found: Finding, job_name: Setting, considered: tuple[Considered, ...]) -> JobSpec:
+    fields = ("jobs", "coordinator_address", "num_clients", "client_id", "local_client_id", "job_name")
+    provenance = {name: found.provenance.get(name, "default") for name in fields}
+    name = found.job_name or ("localhost" if found.num_clients == 1 else "worker")
+    if job_name.is_set:
+        name = as_job_name(job_name)
+        provenance["job_name"] = job_name.where
+    return JobSpec(
+        source=source,
+        jobs=found.jobs,
+        coordinator_address=found.coordinator_address,
+        num_clients=found.num_clients,
+        client_id=found.client_id,
+        local_client_id=found.local_client_id,
+        job_name=name,
+        considered=considered,
+        provenance=provenance,
+    )
+
+
+def _only(resolver: object, arguments: JobSource, environ: Mapping[str, str]) -> JobSource:
+    """The one resolver that was asked for, which must apply and stand alone."""
+    source = _named(resolver) if isinstance(resolver, str) else resolver
+    if not isinstance(source, JobSource):
+        raise ConfigurationError(f"resolver={resolver!r} (argument) is no cluster resolver: {_known()}")
+    if arguments.passed_over(environ) is None:
+        raise ConfigurationError(
+            f"resolver={source.name!r} (argument) was given together with jobs, client_id or num_clients: "
+            "the job comes from one source only, so leave out one of the two"
+        )
+    reason = source.passed_over(environ)
+    if reason is not None:
+        raise ConfigurationError(f"resolver={source.name!r} (argument) does not apply here: {reason}")
+    return source
+
+
+def _named(name: str) -> JobSource:
+    for source in CLUSTER_RESOLVERS:
+        if source.name == name.lower():
+            return source
+    raise ConfigurationError(f"resolver={name!r} (argument) is not known: {_known()}")
+
+
+def _known() -> str:
+    if not CLUSTER_RESOLVERS:
+        return "this version of bringup has no cluster resolvers yet, so leave it out and give the job by other means"
+    return f"the known ones are {', '.join(source.name for source in CLUSTER_RESOLVERS)}"

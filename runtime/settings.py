@@ -1,0 +1,218 @@
+"""One setting: its value and where it came from, so that every complaint about it can say both.
+
+A value from the environment is text; one from an argument has a type of its own. The `as_...` functions take either and
+give the one type that the rest of the runtime sees.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import operator
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+
+from ..errors import ConfigurationError
+from ..transport.addresses import Address, parse_host
+
+__all__ = [
+    "Origin",
+    "Setting",
+    "as_address",
+    "as_duration",
+    "as_flag",
+    "as_host",
+    "as_integer",
+    "as_text",
+]
+
+# Timers of event loops and threads overflow not far beyond it.
+_LONGEST_DURATION = 1e9
+# float() alone also takes "1_0" and digits of other scripts.
+_PLAIN_NUMBER = re.compile(r"[+-]?[0-9a-zA-Z.+-]+")
+_TRUE = frozenset({"1", "true", "yes", "on"})
+_FALSE = frozenset({"0", "false", "no", "off"})
+
+
+class Origin(enum.Enum):
+    """Where a value came from."""
+
+    ENVIRONMENT = "environment"
+    ARGUMENT = "argument"
+    OPTIONS = "options"
+    DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Setting:
+    """A value that someone chose.
+
+    Attributes:
+        name: the environment variable or argument.
+        value: as it was given; `None` where it was not.
+        origin: where it came from.
+        secret: never show the value.
+    """
+
+    name: str
+    value: object
+    origin: Origin
+    secret: bool = False
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str], name: str, *, secret: bool = False) -> Setting:
+        """Read one variable; an empty one counts as not set."""
+        return cls(name, environ.get(name, "").strip() or None, Origin.ENVIRONMENT, secret)
+
+    @property
+    def is_set(self) -> bool:
+        """Whether there is a value."""
+        return self.value is not None
+
+    @property
+    def where(self) -> str:
+        """Where the value came from, in words: `DTENSOR_JOBS`, `argument jobs`."""
+        return self.name if self.origin is Origin.ENVIRONMENT else f"{self.origin.value} {self.name}"
+
+    def __str__(self) -> str:
+        shown = "<hidden>" if self.secret else _shown(self.value)
+        assignment = f"{self.name}={shown}"
+        return assignment if self.origin is Origin.ENVIRONMENT else f"{assignment} ({self.origin.value})"
+
+    def __repr__(self) -> str:
+        return f"<Setting {self}>"  # a generated one would show secrets
+
+    def error(self, complaint: str) -> ConfigurationError:
+        """The error that says what is wrong with this setting."""
+        return ConfigurationError(f"{self} {complaint}")
+
+
+def as_integer(setting: Setting, meaning: str, *, least: int, most: int) -> int:
+    """Read a whole number in `least..most`.
+
+    Args:
+        setting: text in decimal, or an integer that is not a bool.
+        meaning: what it is, to end the sentence "is not ...".
+        least: the smallest value allowed.
+        most: the largest value allowed.
+
+    Raises:
+        ConfigurationError: it is no such number.
+    """
+    number = _integer(setting, meaning)
+    if number < least:
+        raise setting.error(f"must be >= {least}: give {meaning}")
+    if number > most:
+        raise setting.error(f"must be <= {most}: give {meaning}")
+    return number
+
+
+def as_duration(setting: Setting) -> float:
+    """Read a number of seconds: finite and greater than 0.
+
+    Raises:
+        ConfigurationError: it is no such number.
+    """
+    seconds = _seconds(setting)
+    if not math.isfinite(seconds):
+        raise setting.error("must be a finite number of seconds")
+    if seconds <= 0:
+        raise setting.error("must be greater than 0 seconds")
+    if seconds > _LONGEST_DURATION:
+        raise setting.error(f"must be at most {_LONGEST_DURATION:.0f} seconds")
+    return seconds
+
+
+def as_flag(setting: Setting) -> bool:
+    """Read a switch: a bool, or in the environment one of 1, true, yes, on, 0, false, no, off in any case.
+
+    Raises:
+        ConfigurationError: it is neither.
+    """
+    if setting.origin is not Origin.ENVIRONMENT:
+        if isinstance(setting.value, bool):
+            return setting.value
+        raise setting.error(f"is not True or False, but a {type(setting.value).__name__}")
+    word = str(setting.value).lower()
+    if word in _TRUE:
+        return True
+    if word in _FALSE:
+        return False
+    raise setting.error("is not a switch: write 1, true, yes or on, or else 0, false, no or off")
+
+
+def as_text(setting: Setting) -> str:
+    """Read text that is not empty, without the blanks around it.
+
+    Raises:
+        ConfigurationError: it is something else.
+    """
+    if not isinstance(setting.value, str):
+        raise setting.error(f"is not text, but of type {type(setting.value).__name__}")
+    text = setting.value.strip()
+    if not text:
+        raise setting.error("is empty: leave it out, or give a value")
+    return text
+
+
+def as_host(setting: Setting) -> str:
+    """Read a host name or IP address without a port.
+
+    Raises:
+        ConfigurationError: it is something else.
+    """
+    text = as_text(setting)
+    try:
+        return parse_host(text)
+    except ValueError as error:
+        raise setting.error(f"is not a host name or IP address: {error}") from None
+
+
+def as_address(setting: Setting) -> str:
+    """Read `host:port`.
+
+    Raises:
+        ConfigurationError: it is something else.
+    """
+    text = as_text(setting)
+    try:
+        return str(Address.parse(text))
+    except ValueError as error:
+        raise setting.error(f"is not an address: {error}") from None
+
+
+def _integer(setting: Setting, meaning: str) -> int:
+    value = setting.value
+    if setting.origin is Origin.ENVIRONMENT:
+        # int() alone also takes "1_0" and digits of other scripts, and gives up on thousands of digits.
+        if not re.fullmatch(r"[+-]?[0-9]{1,20}", str(value)):
+            raise setting.error(f"is not {meaning}: it must be a whole number")
+        return int(str(value))
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return operator.index(value)  # type: ignore[arg-type]  # anything else is the TypeError caught below
+    except TypeError:
+        raise setting.error(f"is not {meaning}: it must be an int, not a {type(value).__name__}") from None
+
+
+def _seconds(setting: Setting) -> float:
+    value = setting.value
+    try:
+        if setting.origin is Origin.ENVIRONMENT and _PLAIN_NUMBER.fullmatch(str(value)):
+            return float(str(value))
+        if not isinstance(value, bool) and isinstance(value, Real):
+            return float(value)
+    except ValueError:
+        pass  # text such as "e5", which is refused below like any other
+    except OverflowError:
+        return math.inf
+    of_type = "" if setting.origin is Origin.ENVIRONMENT else f": it is of type {type(value).__name__}"
+    raise setting.error(f"is not a number of seconds{of_type}")
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else text[:197] + "..."

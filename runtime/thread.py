@@ -1,0 +1,87 @@
+"""The runtime's own daemon thread and event loop: heartbeats go on while the caller's loop is busy with training."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from .latch import Latch
+
+__all__ = ["RuntimeThread"]
+
+T = TypeVar("T")
+
+_JOIN_TIMEOUT = 1.0
+
+
+class RuntimeThread:
+    """Runs one coroutine on a new event loop in a new daemon thread; both are gone when it returns.
+
+    Attributes:
+        finished: set once the loop is closed and all that follows from it is done.
+
+    Args:
+        main: makes the coroutine.
+        name: of the thread.
+        on_end: called in the thread once the loop is closed, with what ended the coroutine, or `None`.
+    """
+
+    def __init__(
+        self,
+        main: Callable[[], Coroutine[Any, Any, None]],
+        *,
+        name: str,
+        on_end: Callable[[BaseException | None], None],
+    ) -> None:
+        self.finished: Latch[None] = Latch()
+        self._main = main
+        self._on_end = on_end
+        self._loop = _new_event_loop()
+        self._thread = threading.Thread(target=self._run, daemon=True, name=name)
+        self._thread.start()
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Run `coroutine` on the loop; cancelling the future cancels it.
+
+        Raises:
+            RuntimeError: the loop is closed.
+        """
+        try:
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except RuntimeError:
+            coroutine.close()
+            raise
+
+    def call_soon(self, callback: Callable[..., object], *args: object) -> bool:
+        """Call back on the loop; returns whether there still is one."""
+        try:
+            self._loop.call_soon_threadsafe(callback, *args)
+        except RuntimeError:
+            return False
+        return True
+
+    def join(self) -> None:
+        """Wait for the thread, which has set `finished`, to be gone: microseconds."""
+        self._thread.join(_JOIN_TIMEOUT)
+
+    def _run(self) -> None:
+        failure: BaseException | None = None
+        try:
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+                runner.run(self._main())
+        except BaseException as error:  # noqa: BLE001 - whatever ended it is reported to those who wait
+            failure = error
+        self._on_end(failure)
+        self.finished.set(None)
+
+
+def _new_event_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop

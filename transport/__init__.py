@@ -1,0 +1,1 @@
+"""How bytes travel between peers; knows nothing of jobs, devices or meshes."""

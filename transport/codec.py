@@ -1,0 +1,98 @@
+"""The wire form of messages: one protobuf `Envelope` each.
+
+Fields map by name, so a message gets its wire form by being declared twice: in `messages` and in the `.proto`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from . import messages
+from .messages import Message
+from .protos import bringup_pb2
+
+__all__ = ["MESSAGE_BYTES_MAX", "MalformedMessageError", "decode", "encode"]
+
+MESSAGE_BYTES_MAX = 64 * 1024 * 1024
+"""The largest message a session carries: the member list of a job of some 500,000 clients."""
+
+_BODY_TYPES: tuple[type, ...] = typing.get_args(Message)
+_SNAKE = re.compile(r"(?<!^)(?=[A-Z])")
+_NAME_OF_TYPE = {body: _SNAKE.sub("_", body.__name__).lower() for body in _BODY_TYPES}
+_TYPE_OF_NAME = {name: body for body, name in _NAME_OF_TYPE.items()}
+
+
+class MalformedMessageError(ValueError):
+    """The bytes are not a message of this protocol."""
+
+
+def encode(message: Message) -> bytes:
+    """Return the wire form of `message`."""
+    body = type(message)
+    envelope = bringup_pb2.Envelope(**{_NAME_OF_TYPE[body]: _to_proto(message)})
+    data: bytes = envelope.SerializeToString()
+    return data
+
+
+def decode(data: bytes) -> Message:
+    """Return the message that `data` is the wire form of.
+
+    Raises:
+        MalformedMessageError: it is none, or one this version does not know.
+    """
+    try:
+        envelope = bringup_pb2.Envelope.FromString(data)
+    except DecodeError as error:
+        raise MalformedMessageError(f"{len(data)} bytes are not an Envelope: {error}") from None
+    name = envelope.WhichOneof("body")
+    if name is None:
+        raise MalformedMessageError(f"an Envelope of {len(data)} bytes has no body that this version knows")
+    message: Message = _from_proto(getattr(envelope, name), _TYPE_OF_NAME[name])
+    return message
+
+
+def _to_proto(value: Any) -> Any:
+    fields, make = _plan(type(value))  # type: ignore[arg-type]
+    return make(**{name: to_wire(getattr(value, name)) for name, to_wire, _ in fields})
+
+
+def _from_proto(proto: Any, target: type) -> Any:
+    fields, _ = _plan(target)
+    return target(**{name: from_wire(getattr(proto, name)) for name, _, from_wire in fields})
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@cache
+def _plan(body: Any) -> tuple[list[tuple[str, Callable[[Any], Any], Callable[[Any], Any]]], Any]:
+    """For each field of `body`: its name, and how it goes to the wire and back."""
+    hints = typing.get_type_hints(body, vars(messages))
+    fields: list[tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = []
+    for field in dataclasses.fields(body):
+        hint = hints[field.name]
+        if typing.get_origin(hint) is not tuple:
+            fields.append((field.name, _same, _same))
+            continue
+        item = typing.get_args(hint)[0]
+        if dataclasses.is_dataclass(item):
+            fields.append((field.name, _many_to_proto, _many_from_proto(item)))
+        else:
+            fields.append((field.name, _same, tuple))
+    return fields, getattr(bringup_pb2, body.__name__)
+
+
+def _many_to_proto(values: tuple[Any, ...]) -> list[Any]:
+    return [_to_proto(value) for value in values]
+
+
+def _many_from_proto(item: Any) -> Callable[[Any], tuple[Any, ...]]:
+    return lambda protos: tuple(_from_proto(proto, item) for proto in protos)

@@ -1,0 +1,141 @@
+"""Reaching an address: name look-up, TCP connect, and patience that costs nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .addresses import Address
+
+__all__ = ["Endpoint", "connect_patiently", "lookup", "retry_delay"]
+
+_RETRY_DELAY_MIN = 0.004
+_RETRY_DELAY_MAX = 0.25
+_RETRY_DELAY_RATIO = 0.1
+_CONNECT_TIMEOUT = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An address as the kernel takes it: a literal IP and a port."""
+
+    host: str
+    port: int
+
+    @property
+    def family(self) -> socket.AddressFamily:
+        """IPv4 or IPv6."""
+        return socket.AF_INET6 if ":" in self.host else socket.AF_INET
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def retry_delay(elapsed: float) -> float:
+    """Return how long to wait before the next attempt after `elapsed` seconds of attempts.
+
+    In proportion to the time already spent, so that the wait for a coordinator that starts late is overshot by a
+    tenth at most, whatever the start order, and an hour of waiting costs no more than four attempts a second.
+    """
+    return min(max(elapsed * _RETRY_DELAY_RATIO, _RETRY_DELAY_MIN), _RETRY_DELAY_MAX)
+
+
+async def lookup(address: Address) -> list[Endpoint]:
+    """Return the endpoints of `address`, in the order in which to try them.
+
+    `localhost` and literal addresses need no resolver. Other names are looked up in a daemon thread of their own: a
+    resolver that hangs must not hold up the end of the process, as the default executor's threads would.
+
+    Raises:
+        OSError: the name does not resolve.
+    """
+    if address.host == "localhost":
+        return [Endpoint("127.0.0.1", address.port), Endpoint("::1", address.port)]
+    try:
+        return [Endpoint(str(ipaddress.ip_address(address.host)), address.port)]
+    except ValueError:
+        pass
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[list[Endpoint]] = loop.create_future()
+    thread = threading.Thread(target=_lookup_in_thread, args=(address, loop, found), daemon=True, name="bringup-dns")
+    thread.start()
+    return await found
+
+
+def _lookup_in_thread(address: Address, loop: asyncio.AbstractEventLoop, found: asyncio.Future[list[Endpoint]]) -> None:
+    outcome: list[Endpoint] | OSError
+    try:
+        infos = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        outcome = list(dict.fromkeys(Endpoint(str(info[4][0]), address.port) for info in infos))
+    except OSError as error:
+        outcome = OSError(f"the name {address.host!r} does not resolve: {error.strerror or error}")
+    try:
+        loop.call_soon_threadsafe(_deliver, found, outcome)
+    except RuntimeError:  # the loop was closed meanwhile: nobody waits any more
+        return
+
+
+def _deliver(found: asyncio.Future[list[Endpoint]], outcome: list[Endpoint] | OSError) -> None:
+    if found.done():
+        return
+    if isinstance(outcome, OSError):
+        found.set_exception(outcome)
+    else:
+        found.set_result(outcome)
+
+
+async def connect_patiently(address: Address, report: Callable[[str], None]) -> tuple[Endpoint, str]:
+    """Try until something accepts TCP connections on `address`.
+
+    Args:
+        address: where.
+        report: told why not yet, whenever the reason changes.
+
+    Returns:
+        The endpoint that accepted, and the local IP address it was reached from.
+    """
+    started = time.monotonic()
+    reason = ""
+    while True:
+        try:
+            endpoints = await lookup(address)
+            return await _connect_any(endpoints)
+        except OSError as error:
+            if reason != (reason := describe(error)):
+                report(reason)
+        await asyncio.sleep(retry_delay(time.monotonic() - started))
+
+
+async def _connect_any(endpoints: list[Endpoint]) -> tuple[Endpoint, str]:
+    failure: OSError | None = None
+    for endpoint in endpoints:
+        try:
+            return endpoint, await _connect_once(endpoint)
+        except OSError as error:
+            # The first family's answer is the telling one: hosts without IPv6 refuse ::1 in their own way.
+            failure = failure or error
+    raise failure or OSError("the name resolves to no address")
+
+
+async def _connect_once(endpoint: Endpoint) -> str:
+    with socket.socket(endpoint.family, socket.SOCK_STREAM) as sock:
+        sock.setblocking(False)
+        async with asyncio.timeout(_CONNECT_TIMEOUT):
+            await asyncio.get_running_loop().sock_connect(sock, (endpoint.host, endpoint.port))
+        return str(sock.getsockname()[0])
+
+
+def describe(error: OSError) -> str:
+    """Return an operating system's error as a person says it."""
+    if isinstance(error, TimeoutError) and error.errno is None:
+        return f"no answer within {_CONNECT_TIMEOUT:g} s"
+    if error.errno == errno.ECONNREFUSED:
+        return "connection refused: nothing listens there"
+    return os.strerror(error.errno) if error.errno else str(error)

@@ -1,0 +1,81 @@
+"""Frames of the collectives, and how a ring finds out that its clients called different things."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+__all__ = ["HEADER_BYTES", "TEXT_BYTES_MAX", "Agreement", "FrameHeader", "MalformedFrameError", "decode_header"]
+
+_MAGIC = b"brng"
+# magic, whether all agree, bytes of text, sequence number of the collective, bytes of payload
+_HEADER = struct.Struct("!4s?IQQ")
+HEADER_BYTES = _HEADER.size
+TEXT_BYTES_MAX = 4096
+
+
+class MalformedFrameError(Exception):
+    """What came is not the frame that is due; the text says what it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """What the clients so far have called, as it travels along the ring.
+
+    Attributes:
+        agreed: whether all of them called the same.
+        text: the call, or, where they differ, who called what.
+    """
+
+    agreed: bool
+    text: str
+
+    @classmethod
+    def of(cls, call: str) -> Agreement:
+        """Return the agreement of the first client."""
+        return cls(True, call)
+
+    def join(self, rank: int, call: str) -> Agreement:
+        """Return the agreement once client `rank`, which called `call`, has joined it."""
+        if self.agreed:
+            return self if call == self.text else Agreement(False, f"client 0 called {self.text}; {_said(rank, call)}")
+        longer = f"{self.text}; {_said(rank, call)}"
+        is_news = not self.text.endswith(f"called {call}") and len(longer.encode()) <= TEXT_BYTES_MAX
+        return Agreement(False, longer) if is_news else self
+
+
+def _said(rank: int, call: str) -> str:
+    return f"client {rank} called {call}"
+
+
+@dataclass(frozen=True, slots=True)
+class FrameHeader:
+    """What precedes a frame's text and payload; sizes in bytes."""
+
+    agreed: bool
+    text_bytes: int
+    sequence: int
+    payload_bytes: int
+
+    def encode(self) -> bytes:
+        """Return the `HEADER_BYTES` bytes of this header."""
+        return _HEADER.pack(_MAGIC, self.agreed, self.text_bytes, self.sequence, self.payload_bytes)
+
+
+def decode_header(data: bytes | bytearray, sequence: int, payload_bytes_max: int) -> FrameHeader:
+    """Return the header in `data`.
+
+    Raises:
+        MalformedFrameError: it is none, is not of collective number `sequence`, or announces more than is allowed.
+    """
+    magic, agreed, text_bytes, found, payload_bytes = _HEADER.unpack(data)
+    if magic != _MAGIC:
+        raise MalformedFrameError(f"expected the frame of collective {sequence}, got bytes that are no frame")
+    if found != sequence:
+        raise MalformedFrameError(f"expected the frame of collective {sequence}, got that of collective {found}")
+    if text_bytes > TEXT_BYTES_MAX or payload_bytes > payload_bytes_max:
+        raise MalformedFrameError(
+            f"the frame of collective {sequence} announces {text_bytes} + {payload_bytes} bytes; "
+            f"at most {TEXT_BYTES_MAX} + {payload_bytes_max} are allowed"
+        )
+    return FrameHeader(agreed, text_bytes, sequence, payload_bytes)

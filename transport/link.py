@@ -1,0 +1,156 @@
+"""One TCP connection as a stream of bytes that lands where the caller wants it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import cast
+
+from .ports import ChannelClosedError
+
+__all__ = ["TcpLink"]
+
+_SPILL_BYTES = 64 * 1024
+_SEND_SLICE_BYTES = 256 * 1024
+# A peer whose host vanished acknowledges nothing: the kernel gives up on it after this, not after 15 minutes.
+_UNACKNOWLEDGED_MILLISECONDS = 10_000
+
+
+class TcpLink(asyncio.BufferedProtocol):
+    """A `Link` over TCP.
+
+    Bytes go from the kernel straight into the buffer that `receive_into` was given; what comes before it is asked for
+    waits in a small spill buffer, and when that is full, in the kernel.
+    """
+
+    def __init__(self, on_connected: Callable[[TcpLink], None] | None = None) -> None:
+        self._on_connected = on_connected
+        self._transport: asyncio.Transport | None = None
+        self._spill = bytearray(_SPILL_BYTES)
+        self._spilled = 0
+        self._target: memoryview | None = None
+        self._filled: asyncio.Future[None] | None = None
+        self._writable: asyncio.Future[None] | None = None
+        self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop once connected."""
+        # uvloop's transports do not derive from asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
+        sock: socket.socket | None = transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if hasattr(socket, "TCP_USER_TIMEOUT"):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MILLISECONDS)
+        if self._on_connected is not None:
+            self._on_connected(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Called by the loop for where to put what it reads next."""
+        if self._target is not None:
+            return self._target
+        return memoryview(self._spill)[self._spilled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Called by the loop when it has read."""
+        if self._target is not None:
+            self._advance(nbytes)
+            return
+        self._spilled += nbytes
+        if self._spilled == _SPILL_BYTES:
+            assert self._transport is not None
+            self._transport.pause_reading()
+
+    def eof_received(self) -> bool:
+        """Called by the loop when the other side has closed."""
+        self._end("the other side closed the connection")
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the loop when the connection is gone."""
+        self._end(str(exc) if exc else "the connection was closed")
+
+    def pause_writing(self) -> None:
+        """Called by the loop when the other side is slow."""
+        self._writable = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        """Called by the loop when the other side has caught up."""
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        self._writable = None
+
+    # What the owner calls.
+
+    async def send(self, *parts: bytes | bytearray | memoryview) -> None:
+        """See `Link.send`."""
+        for part in parts:
+            view = memoryview(part).cast("B")
+            for start in range(0, len(view), _SEND_SLICE_BYTES):
+                self._check_open()
+                assert self._transport is not None
+                self._transport.write(view[start : start + _SEND_SLICE_BYTES])
+                if self._writable is not None:
+                    await self._writable
+        self._check_open()
+
+    async def receive_into(self, buffer: memoryview) -> None:
+        """See `Link.receive_into`."""
+        assert self._target is None, "two tasks read from one link"
+        rest = self._take_spilled(buffer)
+        if not rest:
+            return
+        self._check_open()
+        self._target = rest
+        self._filled = asyncio.get_running_loop().create_future()
+        try:
+            await self._filled
+        finally:
+            self._target = self._filled = None
+
+    async def wait_closed(self) -> str:
+        """See `Link.wait_closed`."""
+        return await asyncio.shield(self._ended)
+
+    def close(self) -> None:
+        """See `Link.close`."""
+        self._end("this side closed the connection")
+        if self._transport is not None:
+            self._transport.close()
+
+    def _take_spilled(self, buffer: memoryview) -> memoryview:
+        """Move what is already here into `buffer`; return the part still to be filled."""
+        count = min(self._spilled, len(buffer))
+        if count:
+            buffer[:count] = memoryview(self._spill)[:count]
+            left = self._spilled - count
+            self._spill[:left] = self._spill[count : self._spilled]
+            if self._spilled == _SPILL_BYTES and self._transport is not None and not self._ended.done():
+                self._transport.resume_reading()
+            self._spilled = left
+        return buffer[count:]
+
+    def _advance(self, count: int) -> None:
+        assert self._target is not None
+        assert self._filled is not None
+        self._target = self._target[count:]
+        if not self._target:
+            self._target = None
+            if not self._filled.done():
+                self._filled.set_result(None)
+
+    def _check_open(self) -> None:
+        if self._ended.done():
+            raise ChannelClosedError(self._ended.result())
+
+    def _end(self, reason: str) -> None:
+        if self._ended.done():
+            return
+        self._ended.set_result(reason)
+        for waiter in (self._filled, self._writable):
+            if waiter is not None and not waiter.done():
+                waiter.set_exception(ChannelClosedError(reason))

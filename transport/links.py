@@ -1,0 +1,195 @@
+"""Where links begin: the listener of a peer, the connection to a neighbour, and the probe of a suspect."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import ssl
+from typing import Any
+
+from ..errors import ConfigurationError
+from .addresses import Address
+from .credentials import Credentials
+from .dial import Endpoint, describe, lookup
+from .hello import HELLO_BYTES, REPLY_BYTES, Hello, Purpose, Reply, Status, decode_hello, decode_reply
+from .link import TcpLink
+from .listening import check_free
+from .ports import ChannelClosedError, Link, LinkIdentity, ProbeOutcome, ProbeResult
+
+__all__ = ["TcpLinkListener", "connect_link", "probe"]
+
+_log = logging.getLogger(__name__)
+
+HELLO_TIMEOUT = 5.0
+"""Seconds that a new connection has to say who it is, and a neighbour to answer."""
+
+_STRANGERS_MAX = 64
+_BACKLOG = 512
+_DRAWS = 16
+
+
+class TcpLinkListener:
+    """Listens for the left neighbour's link, and tells anybody who asks which incarnation this is."""
+
+    def __init__(self, incarnation: int) -> None:
+        self._incarnation = incarnation
+        self._servers: list[asyncio.Server] = []
+        self._handshakes: dict[asyncio.Task[None], TcpLink] = {}
+        self._expected: asyncio.Future[tuple[LinkIdentity, LinkIdentity]] = asyncio.get_running_loop().create_future()
+        self._accepted: asyncio.Future[Link] = asyncio.get_running_loop().create_future()
+        self.port = 0
+
+    async def listen(self, hosts: list[str], port: int, context: ssl.SSLContext | None) -> None:
+        """Listen on `port` of each of `hosts`; port 0 takes any that is free on all of them.
+
+        Raises:
+            ConfigurationError: the port is taken; names it and its holder.
+        """
+        endpoints = check_free(hosts, port, "the ring listener (ring_port)")
+        for attempt in range(_DRAWS):
+            try:
+                return await self._listen_on_all(endpoints, port, context)
+            except OSError as error:
+                self._stop_listening()
+                # The free port of one family may be taken in the other: another draw gives another port.
+                if port != 0 or error.errno != errno.EADDRINUSE or attempt == _DRAWS - 1:
+                    raise ConfigurationError(
+                        f"the ring listener cannot listen on port {port} of {', '.join(hosts)}: {describe(error)}. "
+                        "Check ring_port and bind_address."
+                    ) from None
+        return None
+
+    async def _listen_on_all(self, endpoints: list[Endpoint], port: int, context: ssl.SSLContext | None) -> None:
+        for endpoint in endpoints:
+            server = await asyncio.get_running_loop().create_server(
+                lambda: TcpLink(self._greet), endpoint.host, port, backlog=_BACKLOG, ssl=context
+            )
+            self._servers.append(server)
+            self.port = port = server.sockets[0].getsockname()[1]
+
+    def _stop_listening(self) -> None:
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+
+    async def accept(self, own: LinkIdentity, left: LinkIdentity) -> Link:
+        """See `LinkListener.accept`."""
+        assert not self._expected.done(), "a listener accepts one left neighbour"
+        self._expected.set_result((own, left))
+        return await self._accepted
+
+    async def close(self) -> None:
+        """See `LinkListener.close`."""
+        self._stop_listening()
+        for task, link in list(self._handshakes.items()):
+            task.cancel()
+            link.close()
+        await asyncio.gather(*self._handshakes, return_exceptions=True)
+        for waiter in (self._expected, self._accepted):
+            waiter.cancel()
+
+    def _greet(self, link: TcpLink) -> None:
+        if len(self._handshakes) >= _STRANGERS_MAX:
+            oldest, stranger = next(iter(self._handshakes.items()))
+            oldest.cancel()
+            stranger.close()
+        task = asyncio.get_running_loop().create_task(self._shake_hands(link))
+        self._handshakes[task] = link
+        task.add_done_callback(lambda done: self._handshakes.pop(done, None))
+
+    async def _shake_hands(self, link: TcpLink) -> None:
+        try:
+            async with asyncio.timeout(HELLO_TIMEOUT):
+                data = bytearray(HELLO_BYTES)
+                await link.receive_into(memoryview(data))
+            hello = decode_hello(data)
+            if hello is None:
+                return link.close()
+            status = await self._judge(hello, link)
+            await link.send(Reply(status, self._incarnation).encode())
+            if status is Status.ACCEPTED:
+                self._accepted.set_result(link)
+                return None
+            if status is not Status.ALIVE:
+                _log.info("a link from client %d was not accepted: %s", hello.sender.client_id, status.name)
+        except (ChannelClosedError, TimeoutError):
+            pass  # a stranger: a port scan, an idle connection, or a neighbour that failed meanwhile
+        except asyncio.CancelledError:
+            link.close()
+            raise
+        return link.close()
+
+    async def _judge(self, hello: Hello, link: TcpLink) -> Status:
+        if hello.purpose is Purpose.PROBE:
+            return Status.ALIVE
+        # The neighbour may have heard that the job has formed before this peer has.
+        waits: list[asyncio.Future[Any]] = [self._expected, gone := asyncio.ensure_future(link.wait_closed())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+        if not self._expected.done():
+            raise ChannelClosedError("it went before the job had formed")
+        status = hello.judge(*self._expected.result())
+        return Status.ALREADY_LINKED if status is Status.ACCEPTED and self._accepted.done() else status
+
+
+async def connect_link(address: Address, own: LinkIdentity, right: LinkIdentity, credentials: Credentials) -> Link:
+    """See `Network.connect_link`."""
+    link, reply = await _exchange(address, Hello(Purpose.LINK, own, right), credentials, None)
+    if reply.status is Status.ACCEPTED:
+        return link
+    link.close()
+    raise ChannelClosedError(
+        f"{address} refused the link from client {own.client_id} to client {right.client_id}: {reply.status.name}"
+    )
+
+
+async def probe(address: Address, incarnation: int, timeout: float, credentials: Credentials) -> ProbeResult:
+    """See `Network.probe`."""
+    nobody = LinkIdentity("0" * 32, 0, 0, 0)
+    hello = Hello(Purpose.PROBE, nobody, LinkIdentity("0" * 32, 0, 0, incarnation))
+    try:
+        async with asyncio.timeout(timeout):
+            link, reply = await _exchange(address, hello, credentials, timeout)
+    except ConnectionRefusedError:
+        return ProbeResult(ProbeOutcome.REFUSED, f"{address} refuses connections")
+    except (OSError, ChannelClosedError) as error:  # TimeoutError is an OSError
+        return ProbeResult(ProbeOutcome.SILENT, f"{address} does not answer: {error or 'timed out'}")
+    link.close()
+    if reply.incarnation != incarnation:
+        return ProbeResult(ProbeOutcome.REPLACED, f"another process answers on {address}")
+    return ProbeResult(ProbeOutcome.ALIVE, f"the process on {address} answers")
+
+
+async def _exchange(
+    address: Address, hello: Hello, credentials: Credentials, timeout: float | None
+) -> tuple[TcpLink, Reply]:
+    """Connect to `address`, say `hello`, and return the link with the answer to it."""
+    link = await _connect(address, credentials.link_client)
+    try:
+        await link.send(hello.encode())
+        data = bytearray(REPLY_BYTES)
+        async with asyncio.timeout(timeout):
+            await link.receive_into(memoryview(data))
+        reply = decode_reply(data)
+        if reply is None:
+            raise ChannelClosedError(f"whoever listens on {address} does not speak this protocol")
+    except BaseException:
+        link.close()
+        raise
+    return link, reply
+
+
+async def _connect(address: Address, context: ssl.SSLContext | None) -> TcpLink:
+    failure: OSError | None = None
+    for endpoint in await lookup(address):
+        try:
+            _, link = await asyncio.get_running_loop().create_connection(
+                TcpLink, endpoint.host, endpoint.port, ssl=context
+            )
+            return link
+        except OSError as error:
+            failure = failure or error
+    raise failure or OSError(f"{address} resolves to no address")

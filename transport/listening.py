@@ -1,0 +1,108 @@
+"""Which interfaces to listen on, and who holds a port that cannot be had."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import os
+import re
+import socket
+from pathlib import Path
+
+from ..errors import ConfigurationError
+from .addresses import Address
+from .dial import Endpoint
+
+__all__ = ["bind_hosts", "check_free"]
+
+_LISTEN = "0A"
+
+
+def bind_hosts(bind_address: str | None, loopback: bool, own: Address | None) -> list[str]:
+    """Return the literal addresses to listen on.
+
+    Args:
+        bind_address: what the user asked for, or `None`.
+        loopback: whether the whole job is on this machine.
+        own: this client's address in the job, where it has one; its family decides.
+    """
+    if bind_address is not None:
+        return ["127.0.0.1", "::1"] if bind_address == "localhost" else [bind_address.strip("[]")]
+    is_ipv6 = own is not None and ":" in own.host
+    if not loopback:
+        return ["::"] if is_ipv6 else ["0.0.0.0"]
+    if own is None or own.host.endswith("localhost"):
+        return ["127.0.0.1", "::1"]
+    return [str(ipaddress.ip_address(own.host))]
+
+
+def check_free(hosts: list[str], port: int, purpose: str) -> list[Endpoint]:
+    """Return the endpoints of `hosts` that can be bound; at least one, and none of them taken.
+
+    gRPC does not say why it could not bind, so the question is put to the kernel first.
+
+    Raises:
+        ConfigurationError: one is taken, or none belongs to this machine; names address, purpose and holder.
+    """
+    usable: list[Endpoint] = []
+    reason = ""
+    for host in hosts:
+        endpoint = Endpoint(host, port)
+        try:
+            with socket.socket(endpoint.family, socket.SOCK_STREAM) as sock:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if endpoint.family == socket.AF_INET6:
+                    sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if host == "::" else 1)
+                sock.bind((host, port))
+            usable.append(endpoint)
+        except OSError as error:
+            if error.errno in (errno.EADDRINUSE, errno.EACCES):
+                raise ConfigurationError(_taken(endpoint, purpose, error)) from None
+            reason = os.strerror(error.errno) if error.errno else str(error)
+    if not usable:
+        raise ConfigurationError(
+            f"{purpose} cannot listen on {', '.join(str(Endpoint(host, port)) for host in hosts)}: {reason}. "
+            "Is it an address of this host? Check jobs, client_id and bind_address."
+        )
+    return usable
+
+
+def _taken(endpoint: Endpoint, purpose: str, error: OSError) -> str:
+    if error.errno == errno.EACCES:
+        return f"{purpose} may not listen on {endpoint}: permission denied. Choose a port above 1023."
+    return (
+        f"{purpose} cannot listen on {endpoint}: the port is taken{_holder(endpoint.port)}. "
+        "Another job or an earlier run may still be using it: end that process, or choose another port."
+    )
+
+
+def _holder(port: int) -> str:
+    """Return " by process 12 (python)" where this user may see it, else nothing."""
+    inodes = _listening_inodes(port)
+    if not inodes:
+        return ""
+    for process in Path("/proc").iterdir():
+        if not process.name.isdigit():
+            continue
+        try:
+            links = {os.readlink(entry) for entry in (process / "fd").iterdir()}
+            if links & inodes:
+                return f" by process {process.name} ({(process / 'comm').read_text().strip()})"
+        except OSError:  # it has ended, or is another user's
+            continue
+    return ""
+
+
+def _listening_inodes(port: int) -> set[str]:
+    inodes: set[str] = set()
+    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
+        try:
+            rows = table.read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for row in rows:
+            columns = row.split()
+            local = re.fullmatch(r"[0-9A-F]+:([0-9A-F]{4})", columns[1])
+            if local and int(local[1], 16) == port and columns[3] == _LISTEN:
+                inodes.add(f"socket:[{columns[9]}]")
+    return inodes

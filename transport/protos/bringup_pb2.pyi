@@ -1,0 +1,262 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class BarrierFailed(_message.Message):
+    __slots__ = ["missing", "ticket"]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    TICKET_FIELD_NUMBER: _ClassVar[int]
+    missing: _containers.RepeatedScalarFieldContainer[int]
+    ticket: int
+    def __init__(self, ticket: _Optional[int] = ..., missing: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class BarrierReleased(_message.Message):
+    __slots__ = ["ticket"]
+    TICKET_FIELD_NUMBER: _ClassVar[int]
+    ticket: int
+    def __init__(self, ticket: _Optional[int] = ...) -> None: ...
+
+class Commit(_message.Message):
+    __slots__ = ["kinds", "spans"]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    SPANS_FIELD_NUMBER: _ClassVar[int]
+    kinds: _containers.RepeatedCompositeFieldContainer[KindRun]
+    spans: _containers.RepeatedCompositeFieldContainer[Span]
+    def __init__(self, kinds: _Optional[_Iterable[_Union[KindRun, _Mapping]]] = ..., spans: _Optional[_Iterable[_Union[Span, _Mapping]]] = ...) -> None: ...
+
+class Dismissed(_message.Message):
+    __slots__ = ["missing"]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    missing: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, missing: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class EnterBarrier(_message.Message):
+    __slots__ = ["name", "ticket", "timeout"]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TICKET_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    ticket: int
+    timeout: float
+    def __init__(self, name: _Optional[str] = ..., ticket: _Optional[int] = ..., timeout: _Optional[float] = ...) -> None: ...
+
+class Envelope(_message.Message):
+    __slots__ = ["barrier_failed", "barrier_released", "commit", "dismissed", "enter_barrier", "formed", "goodbye", "heartbeat", "heartbeat_ack", "leave", "ready", "refused", "register", "suspect", "verdict"]
+    BARRIER_FAILED_FIELD_NUMBER: _ClassVar[int]
+    BARRIER_RELEASED_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_FIELD_NUMBER: _ClassVar[int]
+    DISMISSED_FIELD_NUMBER: _ClassVar[int]
+    ENTER_BARRIER_FIELD_NUMBER: _ClassVar[int]
+    FORMED_FIELD_NUMBER: _ClassVar[int]
+    GOODBYE_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_ACK_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    LEAVE_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    REGISTER_FIELD_NUMBER: _ClassVar[int]
+    SUSPECT_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    barrier_failed: BarrierFailed
+    barrier_released: BarrierReleased
+    commit: Commit
+    dismissed: Dismissed
+    enter_barrier: EnterBarrier
+    formed: Formed
+    goodbye: Goodbye
+    heartbeat: Heartbeat
+    heartbeat_ack: HeartbeatAck
+    leave: Leave
+    ready: Ready
+    refused: Refused
+    register: Register
+    suspect: Suspect
+    verdict: Verdict
+    def __init__(self, register: _Optional[_Union[Register, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., suspect: _Optional[_Union[Suspect, _Mapping]] = ..., enter_barrier: _Optional[_Union[EnterBarrier, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., heartbeat_ack: _Optional[_Union[HeartbeatAck, _Mapping]] = ..., formed: _Optional[_Union[Formed, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., verdict: _Optional[_Union[Verdict, _Mapping]] = ..., barrier_released: _Optional[_Union[BarrierReleased, _Mapping]] = ..., barrier_failed: _Optional[_Union[BarrierFailed, _Mapping]] = ..., dismissed: _Optional[_Union[Dismissed, _Mapping]] = ...) -> None: ...
+
+class Formed(_message.Message):
+    __slots__ = ["epoch", "job_id", "members"]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    job_id: str
+    members: _containers.RepeatedCompositeFieldContainer[MemberInfo]
+    def __init__(self, job_id: _Optional[str] = ..., epoch: _Optional[int] = ..., members: _Optional[_Iterable[_Union[MemberInfo, _Mapping]]] = ...) -> None: ...
+
+class Goodbye(_message.Message):
+    __slots__ = ["cause", "error", "phase"]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    cause: str
+    error: str
+    phase: str
+    def __init__(self, phase: _Optional[str] = ..., error: _Optional[str] = ..., cause: _Optional[str] = ...) -> None: ...
+
+class Heartbeat(_message.Message):
+    __slots__ = ["health", "healthy", "phase", "sequence"]
+    HEALTHY_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    health: str
+    healthy: bool
+    phase: str
+    sequence: int
+    def __init__(self, sequence: _Optional[int] = ..., phase: _Optional[str] = ..., healthy: bool = ..., health: _Optional[str] = ...) -> None: ...
+
+class HeartbeatAck(_message.Message):
+    __slots__ = ["missing", "overdue", "sequence", "updates"]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    OVERDUE_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    UPDATES_FIELD_NUMBER: _ClassVar[int]
+    missing: _containers.RepeatedScalarFieldContainer[int]
+    overdue: _containers.RepeatedCompositeFieldContainer[Overdue]
+    sequence: int
+    updates: _containers.RepeatedCompositeFieldContainer[MemberUpdate]
+    def __init__(self, sequence: _Optional[int] = ..., missing: _Optional[_Iterable[int]] = ..., overdue: _Optional[_Iterable[_Union[Overdue, _Mapping]]] = ..., updates: _Optional[_Iterable[_Union[MemberUpdate, _Mapping]]] = ...) -> None: ...
+
+class KindRun(_message.Message):
+    __slots__ = ["count", "kind"]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    kind: str
+    def __init__(self, kind: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
+
+class Leave(_message.Message):
+    __slots__ = ["timeout"]
+    TIMEOUT_FIELD_NUMBER: _ClassVar[int]
+    timeout: float
+    def __init__(self, timeout: _Optional[float] = ...) -> None: ...
+
+class MemberInfo(_message.Message):
+    __slots__ = ["address", "client_id", "hostname", "incarnation", "link_address", "pid"]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    HOSTNAME_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    LINK_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    client_id: int
+    hostname: str
+    incarnation: int
+    link_address: str
+    pid: int
+    def __init__(self, client_id: _Optional[int] = ..., address: _Optional[str] = ..., hostname: _Optional[str] = ..., pid: _Optional[int] = ..., incarnation: _Optional[int] = ..., link_address: _Optional[str] = ...) -> None: ...
+
+class MemberUpdate(_message.Message):
+    __slots__ = ["client_id", "health", "healthy", "phase"]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    HEALTHY_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    client_id: int
+    health: str
+    healthy: bool
+    phase: str
+    def __init__(self, client_id: _Optional[int] = ..., phase: _Optional[str] = ..., healthy: bool = ..., health: _Optional[str] = ...) -> None: ...
+
+class Overdue(_message.Message):
+    __slots__ = ["age", "client_id"]
+    AGE_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    age: float
+    client_id: int
+    def __init__(self, client_id: _Optional[int] = ..., age: _Optional[float] = ...) -> None: ...
+
+class Ready(_message.Message):
+    __slots__ = ["digest", "kinds", "spans"]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    SPANS_FIELD_NUMBER: _ClassVar[int]
+    digest: bytes
+    kinds: _containers.RepeatedCompositeFieldContainer[KindRun]
+    spans: _containers.RepeatedCompositeFieldContainer[Span]
+    def __init__(self, digest: _Optional[bytes] = ..., kinds: _Optional[_Iterable[_Union[KindRun, _Mapping]]] = ..., spans: _Optional[_Iterable[_Union[Span, _Mapping]]] = ...) -> None: ...
+
+class Refused(_message.Message):
+    __slots__ = ["detail", "field", "ours", "yours"]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    FIELD_FIELD_NUMBER: _ClassVar[int]
+    OURS_FIELD_NUMBER: _ClassVar[int]
+    YOURS_FIELD_NUMBER: _ClassVar[int]
+    detail: str
+    field: str
+    ours: str
+    yours: str
+    def __init__(self, field: _Optional[str] = ..., yours: _Optional[str] = ..., ours: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...
+
+class Register(_message.Message):
+    __slots__ = ["address", "client_id", "device_type", "heartbeat_interval", "hostname", "incarnation", "job_name", "link_address", "num_clients", "package_version", "pid", "protocol_version"]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_TYPE_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_INTERVAL_FIELD_NUMBER: _ClassVar[int]
+    HOSTNAME_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    JOB_NAME_FIELD_NUMBER: _ClassVar[int]
+    LINK_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    NUM_CLIENTS_FIELD_NUMBER: _ClassVar[int]
+    PACKAGE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    client_id: int
+    device_type: str
+    heartbeat_interval: float
+    hostname: str
+    incarnation: int
+    job_name: str
+    link_address: str
+    num_clients: int
+    package_version: str
+    pid: int
+    protocol_version: int
+    def __init__(self, client_id: _Optional[int] = ..., num_clients: _Optional[int] = ..., job_name: _Optional[str] = ..., protocol_version: _Optional[int] = ..., package_version: _Optional[str] = ..., incarnation: _Optional[int] = ..., address: _Optional[str] = ..., hostname: _Optional[str] = ..., pid: _Optional[int] = ..., link_address: _Optional[str] = ..., device_type: _Optional[str] = ..., heartbeat_interval: _Optional[float] = ...) -> None: ...
+
+class Span(_message.Message):
+    __slots__ = ["client_id", "duration", "name", "start"]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    DURATION_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    client_id: int
+    duration: float
+    name: str
+    start: float
+    def __init__(self, name: _Optional[str] = ..., start: _Optional[float] = ..., duration: _Optional[float] = ..., client_id: _Optional[int] = ...) -> None: ...
+
+class Suspect(_message.Message):
+    __slots__ = ["cause", "client_id"]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    cause: str
+    client_id: int
+    def __init__(self, client_id: _Optional[int] = ..., cause: _Optional[str] = ...) -> None: ...
+
+class Verdict(_message.Message):
+    __slots__ = ["address", "also", "cause", "client_id", "error", "hostname", "missing", "phase"]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    ALSO_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    HOSTNAME_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    also: _containers.RepeatedScalarFieldContainer[int]
+    cause: str
+    client_id: int
+    error: str
+    hostname: str
+    missing: _containers.RepeatedScalarFieldContainer[int]
+    phase: str
+    def __init__(self, error: _Optional[str] = ..., client_id: _Optional[int] = ..., address: _Optional[str] = ..., hostname: _Optional[str] = ..., phase: _Optional[str] = ..., cause: _Optional[str] = ..., missing: _Optional[_Iterable[int]] = ..., also: _Optional[_Iterable[int]] = ...) -> None: ...
