@@ -35,9 +35,8 @@ class Call(Generic[T]):
 
     def drop(self) -> None:
         """Have the outcome ignored, come or yet to come; in the event loop's thread."""
-        if not self.future.cancel() and not self.future.cancelled():
-            # Marks the error as seen: asyncio logs those that nobody looked at.
-            self.future.exception()
+        # Even where it is done: asyncio then no longer logs that nobody looked at its error.
+        self.future.cancel()
 
     def _settle(self, result: T, error: Exception | None) -> None:
         if self.future.done():

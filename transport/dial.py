@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from .addresses import Address
 
-__all__ = ["Endpoint", "connect_patiently", "lookup", "retry_delay"]
+__all__ = ["Endpoint", "connect_patiently", "describe", "lookup", "open_socket", "retry_delay"]
 
 _RETRY_DELAY_MIN = 0.004
 _RETRY_DELAY_MAX = 0.25
@@ -125,11 +125,43 @@ async def _connect_any(endpoints: list[Endpoint]) -> tuple[Endpoint, str]:
 
 
 async def _connect_once(endpoint: Endpoint) -> str:
-    with socket.socket(endpoint.family, socket.SOCK_STREAM) as sock:
+    sock = await open_socket(endpoint)
+    with sock:
+        return str(sock.getsockname()[0])
+
+
+async def open_socket(endpoint: Endpoint) -> socket.socket:
+    """Return a socket connected to `endpoint`.
+
+    Event loops resolve even literal addresses once more, uvloop in threads that stay until the process ends, so this
+    asks the kernel itself.
+
+    Raises:
+        OSError: nothing accepts there, or it takes longer than a TCP connection should.
+    """
+    sock = socket.socket(endpoint.family, socket.SOCK_STREAM)
+    try:
         sock.setblocking(False)
         async with asyncio.timeout(_CONNECT_TIMEOUT):
-            await asyncio.get_running_loop().sock_connect(sock, (endpoint.host, endpoint.port))
-        return str(sock.getsockname()[0])
+            await _connected(sock, sock.connect_ex((endpoint.host, endpoint.port)))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+async def _connected(sock: socket.socket, status: int) -> None:
+    if status == errno.EINPROGRESS:
+        loop = asyncio.get_running_loop()
+        writable: asyncio.Future[None] = loop.create_future()
+        loop.add_writer(sock, lambda: writable.done() or writable.set_result(None))  # type: ignore[func-returns-value]
+        try:
+            await writable
+        finally:
+            loop.remove_writer(sock)
+        status = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if status:
+        raise OSError(status, os.strerror(status))
 
 
 def describe(error: OSError) -> str:

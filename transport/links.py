@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import ssl
 from typing import Any
 
-from ..errors import ConfigurationError
 from .addresses import Address
 from .credentials import Credentials
-from .dial import Endpoint, describe, lookup
+from .dial import lookup, open_socket
 from .hello import HELLO_BYTES, REPLY_BYTES, Hello, Purpose, Reply, Status, decode_hello, decode_reply
 from .link import TcpLink
-from .listening import check_free
+from .listening import bind_all
 from .ports import ChannelClosedError, Link, LinkIdentity, ProbeOutcome, ProbeResult
 
 __all__ = ["TcpLinkListener", "connect_link", "probe"]
@@ -26,7 +24,6 @@ HELLO_TIMEOUT = 5.0
 
 _STRANGERS_MAX = 64
 _BACKLOG = 512
-_DRAWS = 16
 
 
 class TcpLinkListener:
@@ -46,32 +43,12 @@ class TcpLinkListener:
         Raises:
             ConfigurationError: the port is taken; names it and its holder.
         """
-        endpoints = check_free(hosts, port, "the ring listener (ring_port)")
-        for attempt in range(_DRAWS):
-            try:
-                return await self._listen_on_all(endpoints, port, context)
-            except OSError as error:
-                self._stop_listening()
-                # The free port of one family may be taken in the other: another draw gives another port.
-                if port != 0 or error.errno != errno.EADDRINUSE or attempt == _DRAWS - 1:
-                    raise ConfigurationError(
-                        f"the ring listener cannot listen on port {port} of {', '.join(hosts)}: {describe(error)}. "
-                        "Check ring_port and bind_address."
-                    ) from None
-        return None
-
-    async def _listen_on_all(self, endpoints: list[Endpoint], port: int, context: ssl.SSLContext | None) -> None:
-        for endpoint in endpoints:
+        for sock in bind_all(hosts, port, "the ring listener (ring_port)"):
             server = await asyncio.get_running_loop().create_server(
-                lambda: TcpLink(self._greet), endpoint.host, port, backlog=_BACKLOG, ssl=context
+                lambda: TcpLink(self._greet), sock=sock, backlog=_BACKLOG, ssl=context
             )
             self._servers.append(server)
-            self.port = port = server.sockets[0].getsockname()[1]
-
-    def _stop_listening(self) -> None:
-        for server in self._servers:
-            server.close()
-        self._servers.clear()
+            self.port = sock.getsockname()[1]
 
     async def accept(self, own: LinkIdentity, left: LinkIdentity) -> Link:
         """See `LinkListener.accept`."""
@@ -81,7 +58,9 @@ class TcpLinkListener:
 
     async def close(self) -> None:
         """See `LinkListener.close`."""
-        self._stop_listening()
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
         for task, link in list(self._handshakes.items()):
             task.cancel()
             link.close()
@@ -186,8 +165,9 @@ async def _connect(address: Address, context: ssl.SSLContext | None) -> TcpLink:
     failure: OSError | None = None
     for endpoint in await lookup(address):
         try:
+            sock = await open_socket(endpoint)
             _, link = await asyncio.get_running_loop().create_connection(
-                TcpLink, endpoint.host, endpoint.port, ssl=context
+                TcpLink, sock=sock, ssl=context, server_hostname="" if context is not None else None
             )
             return link
         except OSError as error:

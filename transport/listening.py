@@ -13,9 +13,10 @@ from ..errors import ConfigurationError
 from .addresses import Address
 from .dial import Endpoint
 
-__all__ = ["bind_hosts", "check_free"]
+__all__ = ["bind_all", "bind_hosts", "check_free"]
 
 _LISTEN = "0A"
+_DRAWS = 16
 
 
 def bind_hosts(bind_address: str | None, loopback: bool, own: Address | None) -> list[str]:
@@ -44,27 +45,64 @@ def check_free(hosts: list[str], port: int, purpose: str) -> list[Endpoint]:
     Raises:
         ConfigurationError: one is taken, or none belongs to this machine; names address, purpose and holder.
     """
-    usable: list[Endpoint] = []
+    sockets = bind_all(hosts, port, purpose)
+    try:
+        return [Endpoint(sock.getsockname()[0], port) for sock in sockets]
+    finally:
+        for sock in sockets:
+            sock.close()
+
+
+def bind_all(hosts: list[str], port: int, purpose: str) -> list[socket.socket]:
+    """Return sockets bound to `port` of those of `hosts` that this machine has; port 0 is one that is free on all.
+
+    Raises:
+        ConfigurationError: as `check_free`.
+    """
+    for _ in range(_DRAWS):
+        try:
+            return _bind_all(hosts, port, purpose)
+        except _OtherDrawError:
+            continue
+    raise ConfigurationError(f"{purpose} found no port that is free on all of {', '.join(hosts)}: choose one")
+
+
+class _OtherDrawError(Exception):
+    """The port that was drawn on one host is taken on another."""
+
+
+def _bind_all(hosts: list[str], port: int, purpose: str) -> list[socket.socket]:
+    bound: list[socket.socket] = []
     reason = ""
     for host in hosts:
-        endpoint = Endpoint(host, port)
+        endpoint = Endpoint(host, bound[0].getsockname()[1] if bound else port)
+        sock = socket.socket(endpoint.family, socket.SOCK_STREAM)
         try:
-            with socket.socket(endpoint.family, socket.SOCK_STREAM) as sock:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                if endpoint.family == socket.AF_INET6:
-                    sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if host == "::" else 1)
-                sock.bind((host, port))
-            usable.append(endpoint)
+            _bind(sock, endpoint)
+            bound.append(sock)
         except OSError as error:
+            sock.close()
             if error.errno in (errno.EADDRINUSE, errno.EACCES):
+                for other in bound:
+                    other.close()
+                if bound and port == 0:
+                    raise _OtherDrawError from None
                 raise ConfigurationError(_taken(endpoint, purpose, error)) from None
             reason = os.strerror(error.errno) if error.errno else str(error)
-    if not usable:
+    if not bound:
         raise ConfigurationError(
             f"{purpose} cannot listen on {', '.join(str(Endpoint(host, port)) for host in hosts)}: {reason}. "
             "Is it an address of this host? Check jobs, client_id and bind_address."
         )
-    return usable
+    return bound
+
+
+def _bind(sock: socket.socket, endpoint: Endpoint) -> None:
+    sock.setblocking(False)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if endpoint.family == socket.AF_INET6:
+        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if endpoint.host == "::" else 1)
+    sock.bind((endpoint.host, endpoint.port))
 
 
 def _taken(endpoint: Endpoint, purpose: str, error: OSError) -> str:

@@ -135,6 +135,8 @@ class CoordinationPeer:
         self._outbox.finish()
         await asyncio.wait([self._pump], timeout=FLUSH_TIMEOUT)
         await self._session.close()
+        # gRPC's threads live as long as anybody holds a channel; a system that was shut down may be held for long.
+        self._outbox = self._pump = self._session = None
 
     def abort(self, error: BaseException) -> None:
         """End this client's part: the others are told of `error`. Call it on the peer's loop."""

@@ -243,6 +243,8 @@ class CoordinatorMachine:
         if len(by_digest) > 1:
             return self._disagreement(by_digest)
         self._state = _State.RUNNING
+        for other in self._members.values():
+            other.phase = Phase.READY
         spans = slowest([span for _, report in all_ready for span in report.spans])
         return [self._to_all(Commit(_join_runs(report.kinds for _, report in all_ready), spans))]
 

@@ -16,7 +16,7 @@ goodbye with the cause, and the coordinator tells the others.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...devices.base import LocalDevice
 from ...errors import BarrierTimeoutError, BringupError, ConfigurationError, PeerFailedError
@@ -213,6 +213,8 @@ class PeerMachine:
                 assert self._table is not None
                 self._state = _State.UP
                 self.timeline.leave(Phase.COMMIT, now)
+                # A commit is only sent when everybody is as far.
+                self._updates = {c: replace(update, phase=Phase.READY) for c, update in self._updates.items()}
                 return [ev.Up(self._formed.job_id, self._formed.members, self._table, kinds, spans)]
             case Verdict():
                 return self._close(self._of_verdict(message))

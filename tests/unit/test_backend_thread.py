@@ -485,9 +485,10 @@ def test_a_cancelled_start_needs_no_close(run: Run) -> None:
     assert backend.calls == ["start", "stop"]
 
 
-def test_a_start_that_is_cancelled_as_it_returns_is_stopped(run: Run) -> None:
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_start_that_is_cancelled_as_it_ends_is_stopped(run: Run, fails: bool) -> None:
     gate, behind = Gate([LocalDevice("test")]), Gate(Health(ok=True))
-    backend = Backend(start=gate, check_health=behind)
+    backend = Backend(start=(lambda: (gate(), 1 / 0)) if fails else gate, check_health=behind)
 
     async def test() -> None:
         thread = make(backend)

@@ -1,0 +1,132 @@
+"""A client process that does what it is told: a JSON command a line on its input, a JSON answer a line on its output.
+
+`LocalJob` starts these; run it yourself with `python -m bringup.testing.client`. A command is
+`{"id": 1, "call": "initialize", "arguments": {...}}`, its answer `{"id": 1, "value": ...}` or
+`{"id": 1, "error": "PeerFailedError", "text": ..., "attributes": {...}}`. Commands run side by side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import bringup
+
+__all__ = ["main"]
+
+
+class _Client:
+    def __init__(self) -> None:
+        self._system: bringup.System | None = None
+        self._running: dict[int, asyncio.Task[None]] = {}
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        commands: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        threading.Thread(target=_read_commands, args=(loop, commands), daemon=True, name="commands").start()
+        while (command := await commands.get()) is not None:
+            number = command["id"]
+            self._running[number] = asyncio.create_task(self._answer(number, command["call"], command["arguments"]))
+
+    async def _answer(self, number: int, call: str, arguments: dict[str, Any]) -> None:
+        try:
+            answer = {"id": number, "value": await self._perform(call, arguments)}
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the test wants to see it
+            answer = {"id": number, **_describe(error)}
+        del self._running[number]
+        sys.stdout.write(json.dumps({**answer, "at": time.monotonic()}) + "\n")
+        sys.stdout.flush()
+
+    async def _perform(self, call: str, arguments: dict[str, Any]) -> Any:
+        local: dict[str, Callable[..., Awaitable[Any]]] = {
+            "initialize": self._initialize,
+            "cancel": self._cancel,
+            "block": self._block,
+            "resources": self._resources,
+            "facts": self._facts,
+            "exit": self._exit,
+        }
+        if call in local:
+            return await local[call](**arguments)
+        assert self._system is not None, "initialize first"
+        value = await getattr(self._system, call)(**arguments)
+        if isinstance(value, Exception):
+            return _describe(value)
+        return value.tolist() if hasattr(value, "tolist") else value
+
+    async def _initialize(self, **arguments: Any) -> dict[str, Any]:
+        self._system = await bringup.initialize(**arguments)
+        return await self._facts()
+
+    async def _cancel(self, number: int) -> None:
+        """Cancel a running command, and wait until it has answered."""
+        if (task := self._running.get(number)) is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def _block(self, seconds: float) -> None:
+        """Keep this process's event loop busy, as a training step does."""
+        time.sleep(seconds)  # noqa: ASYNC251 - that is the point
+
+    async def _resources(self) -> dict[str, int]:
+        gc.collect()
+        return {
+            "threads": len(os.listdir("/proc/self/task")),
+            "files": len(os.listdir("/proc/self/fd")),
+            "tasks": len(asyncio.all_tasks()),
+        }
+
+    async def _exit(self, status: int = 0) -> None:
+        """End the interpreter without a shutdown."""
+        asyncio.get_running_loop().call_soon(sys.exit, status)
+
+    async def _facts(self) -> dict[str, Any]:
+        system = self._system
+        assert system is not None
+        return {
+            "client_id": system.client_id,
+            "num_clients": system.num_clients,
+            "job_id": system.job_id,
+            "job_name": system.job_name,
+            "jobs": system.jobs,
+            "device_type": system.device_type,
+            "core_ids": system.core_ids.tolist(),
+            "devices": [device.name for device in system.devices],
+            "kinds": sorted({device.kind for device in system.devices}),
+            "local_devices": [device.core_id for device in system.local_devices],
+            "topology": None if system.topology is None else system.topology.to_json(),
+            "members": [
+                {"client_id": m.client_id, "phase": m.phase, "health": m.health, "pid": m.pid, "address": m.address}
+                for m in system.members
+            ],
+            "timeline": [[span.name, span.start, span.duration, span.client_id] for span in system.timeline],
+            "failure": None if system.failure is None else _describe(system.failure),
+        }
+
+
+def _describe(error: BaseException) -> dict[str, Any]:
+    attributes = {key: value for key, value in vars(error).items() if not key.startswith("_")}
+    bases = [base.__name__ for base in type(error).__mro__]
+    return {"error": type(error).__name__, "bases": bases, "text": str(error), "attributes": attributes}
+
+
+def _read_commands(loop: asyncio.AbstractEventLoop, commands: asyncio.Queue[dict[str, Any] | None]) -> None:
+    for line in sys.stdin:
+        loop.call_soon_threadsafe(commands.put_nowait, json.loads(line))
+    loop.call_soon_threadsafe(commands.put_nowait, None)
+
+
+def main() -> None:
+    """Run until the input ends."""
+    asyncio.run(_Client().run())
+
+
+if __name__ == "__main__":
+    main()
