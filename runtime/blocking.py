@@ -61,7 +61,10 @@ def initialize(
         "overrides": overrides,
     }
     client = resolve_client(arguments)
-    if reset and (incumbent := active.active()) is not None:
+    incumbent = active.active()
+    if incumbent is not None and incumbent.failed.is_set:
+        incumbent.finish_blocking()
+    elif incumbent is not None and reset:
         _end(incumbent)
     client.start()
     try:

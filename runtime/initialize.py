@@ -128,7 +128,10 @@ class Initialization:
 
     async def _run(self) -> System:
         client = resolve_client(self._arguments)
-        if self._reset and (incumbent := active.active()) is not None:
+        incumbent = active.active()
+        if incumbent is not None and incumbent.failed.is_set:
+            await incumbent.finish()
+        elif incumbent is not None and self._reset:
             await _end(incumbent)
         client.start()
         try:

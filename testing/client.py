@@ -18,8 +18,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import bringup
+from bringup.runtime import active
 
 __all__ = ["main"]
+
+_POLL_INTERVAL = 0.002
 
 
 class _Client:
@@ -48,6 +51,8 @@ class _Client:
         local: dict[str, Callable[..., Awaitable[Any]]] = {
             "initialize": self._initialize,
             "cancel": self._cancel,
+            "cancel_after": self._cancel_after,
+            "reach": self._reach,
             "block": self._block,
             "resources": self._resources,
             "facts": self._facts,
@@ -70,6 +75,17 @@ class _Client:
         if (task := self._running.get(number)) is not None:
             task.cancel()
             await asyncio.wait([task])
+
+    async def _cancel_after(self, number: int, seconds: float) -> None:
+        """Cancel a running command, at a moment of the test's choosing."""
+        await asyncio.sleep(seconds)
+        await self._cancel(number)
+
+    async def _reach(self, phases: list[str]) -> str:
+        """Wait until this client is in one of `phases`."""
+        while (client := active.active()) is None or client.phase not in phases:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(_POLL_INTERVAL)
+        return str(client.phase)
 
     async def _block(self, seconds: float) -> None:
         """Keep this process's event loop busy, as a training step does."""

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 __all__ = ["Answer", "Call", "LocalClient", "LocalJob", "free_ports"]
 
-ANSWER_TIMEOUT = 60.0
+ANSWER_TIMEOUT = 20.0
 """Seconds that a test waits for an answer before it takes the client for hung."""
 
 _END_TIMEOUT = 10.0

@@ -46,7 +46,7 @@ from . import events as ev
 from .barriers import Barriers, Released, TimedOut, Waiter
 from .detector import Detector
 from .ids import format_ids, pack_ids
-from .phases import Phase, slowest
+from .phases import Phase, furthest_behind, slowest
 from .verdicts import JOB_WIDE_ERRORS, RENDEZVOUS_TIMEOUT
 
 __all__ = ["CoordinatorConfig", "CoordinatorMachine"]
@@ -107,6 +107,7 @@ class CoordinatorMachine:
         self._sequence = 0
         self._news: OrderedDict[int, int] = OrderedDict()
         self._leave_deadline: float | None = None
+        self._last_word: Verdict | None = None
 
     # Transitions.
 
@@ -116,7 +117,7 @@ class CoordinatorMachine:
         match event:
             case ev.SessionMessage(session, message):
                 if self._state is _State.CLOSED:
-                    return [ev.CloseSession(session)]
+                    return self._answer_too_late(session, message)
                 if isinstance(message, Register):
                     return self._register(session, message, now)
                 client_id = self._client_of.get(session)
@@ -296,6 +297,12 @@ class CoordinatorMachine:
             return self._fail(member, cause, error=error)
         return self._fail(member, f"{error}: {cause}")
 
+    def _answer_too_late(self, session: int, message: ClientMessage) -> Effects:
+        """Tell who comes for the first time why the job failed; who was here before has come for the next one."""
+        is_newcomer = isinstance(message, Register) and message.client_id not in self._members
+        news: Effects = [ev.Answer((session,), self._last_word)] if is_newcomer and self._last_word is not None else []
+        return [*news, ev.CloseSession(session)]
+
     def _suspect(self, client_id: int, evidence: str) -> Effects:
         member = self._members[client_id]
         if member.evidence:
@@ -314,9 +321,10 @@ class CoordinatorMachine:
     def _fail(
         self, member: _Member, cause: str, *, error: str = "PeerFailedError", also: Iterable[int] = ()
     ) -> Effects:
-        self._state = _State.CLOSED
         others = set(self._probes.values()) - {member.register.client_id}
-        return [self._to_all(self._verdict(member, error, cause, pack_ids(others.union(also))))]
+        self._last_word = self._verdict(member, error, cause, pack_ids(others.union(also)))
+        self._state = _State.CLOSED
+        return [self._to_all(self._last_word)]
 
     # Helpers.
 
@@ -335,11 +343,11 @@ class CoordinatorMachine:
         )
 
     def _missing(self) -> tuple[int, ...]:
-        """Return the clients that have not registered, or, once all have, those that are not ready."""
+        """Return the clients that have not registered, or, once all have, those that are furthest behind."""
         everybody = range(self.config.num_clients)
         if len(self._members) < self.config.num_clients:
             return pack_ids(client_id for client_id in everybody if client_id not in self._members)
-        return pack_ids(client_id for client_id in everybody if self._members[client_id].ready is None)
+        return pack_ids(furthest_behind({client_id: self._members[client_id].phase for client_id in everybody}))
 
     def _to_all(self, message: Formed | Commit | Verdict) -> ev.Answer:
         return ev.Answer(tuple(self._client_of), message)

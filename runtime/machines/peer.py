@@ -45,7 +45,7 @@ from . import events as ev
 from .core_ids import CoreTable
 from .detector import Detector
 from .ids import format_ids, unpack_ids
-from .phases import Phase, Timeline
+from .phases import Phase, Timeline, furthest_behind
 from .verdicts import (
     RENDEZVOUS_TIMEOUT,
     coordinator_lost,
@@ -62,6 +62,7 @@ _COORDINATOR = 0
 _PHASE_REPORT_DELAY = 0.05
 _FRESH_NEWS_BEFORE_DEADLINE = 0.25
 _LEAVE_GRACE = 1.0
+_PATIENCE_TO_TELL = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +139,7 @@ class PeerMachine:
         self._health = (True, "")
         self._beat = 0
         self._beat_due: float | None = None
-        self._beat_phase = Phase.RENDEZVOUS
+        self._beat_phase = Phase.CONNECT
         self._phase_changed_at: float | None = None
         self._missing: tuple[int, ...] = ()
         self._updates: dict[int, MemberUpdate] = {}
@@ -146,6 +147,7 @@ class PeerMachine:
         self._overdue: dict[int, float] = {}
         self._barriers: dict[int, ev.WishBarrier] = {}
         self._suspected: tuple[float, int, str] | None = None
+        self._held: tuple[float, BringupError] | None = None
         self._leave_deadline: float | None = None
 
     # Transitions.
@@ -184,7 +186,7 @@ class PeerMachine:
             case ev.Merged(tag, table) if self._is_current(ev.Merge, tag):
                 return self._report_ready(table, now)
             case ev.BackendFailed(tag, error) if self._is_current(ev.StartBackend, tag):
-                return self._fail(error)
+                return self._hold(error, now) if self._state is _State.CONNECTING else self._fail(error)
             case ev.MergeFailed(tag, error) if self._is_current(ev.Merge, tag):
                 return self._fail(error)
             case ev.LinkBroken(client_id, cause) if self._state in _RING_NEEDED and self._suspected is None:
@@ -238,6 +240,8 @@ class PeerMachine:
             return self._fail(self._timed_out(""))
         if silent := self._detector.silent(now):
             return self._close(self._lost(f"no heartbeat for {silent[0][1]:.1f} s"))
+        if self._held is not None and now >= self._held[0]:
+            return self._fail(self._held[1])
         if self._suspected is not None and now >= self._suspected[0]:
             return self._fail(self._unexplained(*self._suspected[1:]))
         if self._leave_deadline is not None and now >= self._leave_deadline:
@@ -252,8 +256,7 @@ class PeerMachine:
         candidates = [self._detector.deadline(), self._heartbeat_due(), self._leave_deadline]
         if self._state in _BEFORE_UP:
             candidates.append(self._initialization_deadline)
-        if self._suspected is not None:
-            candidates.append(self._suspected[0])
+        candidates += [waiting[0] for waiting in (self._suspected, self._held) if waiting is not None]
         return min((due for due in candidates if due is not None), default=None)
 
     # What it shows.
@@ -262,7 +265,9 @@ class PeerMachine:
     def phase(self) -> Phase:
         """The phase this client is in, for reports."""
         match self._state:
-            case _State.NEW | _State.CONNECTING | _State.REGISTERING | _State.WAITING:
+            case _State.NEW | _State.CONNECTING | _State.REGISTERING:
+                return Phase.CONNECT
+            case _State.WAITING:
                 return Phase.RENDEZVOUS
             case _State.BRINGING_UP if self._devices is None:
                 return Phase.DEVICES
@@ -299,7 +304,7 @@ class PeerMachine:
     def _begin(self, now: float) -> Effects:
         assert self._state is _State.NEW
         self._state = _State.CONNECTING
-        self.timeline.enter(Phase.RENDEZVOUS, now)
+        self.timeline.enter(Phase.CONNECT, now)
         self.timeline.enter(Phase.DEVICES, now)
         return [ev.Connect(self._tag(ev.Connect)), ev.StartBackend(self._tag(ev.StartBackend))]
 
@@ -320,11 +325,13 @@ class PeerMachine:
             device_type=config.device_type,
             heartbeat_interval=config.heartbeat_interval,
         )
-        return [ev.Send(register)]
+        return [ev.Send(register), *([] if self._held is None else self._fail(self._held[1]))]
 
     def _on_ack(self, ack: HeartbeatAck, now: float) -> Effects:
         if self._state is _State.REGISTERING:
             self._state = _State.WAITING
+            self.timeline.leave(Phase.CONNECT, now)
+            self.timeline.enter(Phase.RENDEZVOUS, now)
             self._beat_due = now + self.config.heartbeat_interval
         self._missing = ack.missing
         self._acked_at = now
@@ -333,10 +340,9 @@ class PeerMachine:
         return []
 
     def _on_formed(self, formed: Formed, now: float) -> Effects:
-        if self._state not in (_State.REGISTERING, _State.WAITING):
+        if self._state is not _State.WAITING:
             return []
         self._state = _State.BRINGING_UP
-        self._beat_due = self._beat_due or now + self.config.heartbeat_interval
         self._formed = formed
         self._epoch = formed.epoch
         self._missing = ()
@@ -395,6 +401,11 @@ class PeerMachine:
         self._phase_changed_at = None
         return [ev.Send(Heartbeat(self._beat, self.phase, *self._health))]
 
+    def _hold(self, error: BringupError, now: float) -> Effects:
+        """Keep a failure until the coordinator can be told of it, but not for long."""
+        self._held = (now + _PATIENCE_TO_TELL, error)
+        return []
+
     def _fail(self, error: BaseException) -> Effects:
         """Fail, and tell the coordinator why."""
         goodbye = Goodbye(self.phase, type(error).__name__, goodbye_cause(error))
@@ -446,49 +457,46 @@ class PeerMachine:
         return {client_id: self._address_of(client_id) for client_id in unpack_ids(self._missing)}
 
     def _laggards(self) -> dict[int, str]:
-        """Return the clients that are not known to be as far as this one, with the phase each is in."""
-        phases = {c: self._updates[c].phase if c in self._updates else Phase.RENDEZVOUS for c in self._others()}
-        return {client_id: phase for client_id, phase in phases.items() if phase not in (Phase.COMMIT, Phase.READY)}
-
-    def _others(self) -> list[int]:
-        return [client_id for client_id in range(self.config.num_clients) if client_id != self.config.client_id]
+        """Return the clients that everybody waits for, as far as is known, with the phase each is in."""
+        unknown = MemberUpdate(-1, Phase.RENDEZVOUS, True, "")
+        everybody = range(self.config.num_clients)
+        return furthest_behind({c: (self.update_of(c) or unknown).phase for c in everybody})
 
     def _waiting_for(self, missing: dict[int, str], laggards: dict[int, str]) -> str:
         if missing:
             return name_clients(missing) + (f": {self._dial_reason}" if self._dial_reason else "")
-        if self.phase is Phase.DEVICES:
+        if not laggards:
+            return ""
+        if self.config.client_id in laggards and self.phase is Phase.DEVICES:
             return f"the {self.config.device_type} devices of this client"
-        if laggards:
-            slowest = min((Phase(phase) for phase in laggards.values()), key=list(Phase).index)
-            return f"clients {format_ids(c for c, phase in laggards.items() if phase == slowest)} in phase {slowest}"
-        return ""
+        return f"clients {format_ids(laggards)} in phase {next(iter(laggards.values()))}"
 
     def _timed_out(self, reason: str) -> BringupError:
-        came = self._formed is not None
-        if came:
-            laggards = self._laggards() or dict.fromkeys(self._others(), Phase.COMMIT)
-            if self.phase is Phase.DEVICES:
-                laggards[self.config.client_id] = self.phase
+        """Return the error for a bring-up that took too long, by what this client knows of the others."""
+        if self._formed is not None:
+            laggards = self._laggards()
             missing = {client_id: self._address_of(client_id) for client_id in laggards}
-            reason = reason or f"waiting for {self._waiting_for({}, laggards)}"
-        else:
-            missing = self._missing_addresses()
-            if self._state in (_State.CONNECTING, _State.REGISTERING):
-                reason = f"it hosts the coordinator, so nothing is known of the others; {self._dial_reason or reason}"
-        present = [self.config.client_id] if not came and _COORDINATOR in missing else range(self.config.num_clients)
+            return self._rendezvous_timeout(missing, f"waiting for {self._waiting_for({}, laggards)}; {reason}")
+        if self._state in (_State.CONNECTING, _State.REGISTERING):
+            reason = f"it hosts the coordinator, so nothing is known of the others; {self._dial_reason or reason}"
+        return self._rendezvous_timeout(self._missing_addresses(), reason)
+
+    def _rendezvous_timeout(self, missing: dict[int, str], reason: str) -> BringupError:
+        knows_only_itself = self._formed is None and _COORDINATOR in missing
+        present = [self.config.client_id] if knows_only_itself else range(self.config.num_clients)
         return rendezvous_timeout(
             self.config.num_clients,
             self.config.initialization_timeout,
             missing,
             {client_id: self._address_of(client_id) for client_id in present if client_id not in missing},
-            reason,
-            came=came,
+            reason.strip("; "),
+            came=self._formed is not None,
         )
 
     def _of_verdict(self, verdict: Verdict) -> BringupError:
         if verdict.error == RENDEZVOUS_TIMEOUT:
-            self._missing = verdict.missing
-            return self._timed_out(verdict.cause)
+            missing = {client_id: self._address_of(client_id) for client_id in unpack_ids(verdict.missing)}
+            return self._rendezvous_timeout(missing, verdict.cause)
         return of_verdict(verdict, self._address_of)
 
     def _lost(self, cause: str) -> BringupError:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 
 from ...transport.messages import Span
 
-__all__ = ["Phase", "Timeline", "slowest"]
+__all__ = ["Phase", "Timeline", "furthest_behind", "slowest"]
 
 
 class Phase(enum.StrEnum):
-    """What a client is doing, in the order in which it does it. Devices start at once, beside the rendezvous."""
+    """What a client is doing, in the order in which it does it. Devices start at once, beside the first two."""
 
+    CONNECT = "connect"
     RENDEZVOUS = "rendezvous"
     DEVICES = "devices"
     RING = "ring"
@@ -48,6 +50,13 @@ class Timeline:
     def elapsed(self, now: float) -> float:
         """Return the seconds since the beginning."""
         return now - self._began
+
+
+def furthest_behind(phase_of: Mapping[int, str]) -> dict[int, str]:
+    """Return the clients that are in the earliest of the phases, with that phase."""
+    order = [str(phase) for phase in Phase]
+    earliest = min(phase_of.values(), key=order.index)
+    return {client_id: phase for client_id, phase in phase_of.items() if phase == earliest}
 
 
 def slowest(spans: list[Span]) -> tuple[Span, ...]:

@@ -125,7 +125,10 @@ def _dtensor(place: Place, station: Station) -> None:
 
 
 BRINGUP = Measured(
-    "bringup", ("bringup", "bringup.runtime"), ("bringup", "grpcio", "protobuf", "numpy", "uvloop"), _bringup
+    "bringup",
+    ("bringup", "bringup.runtime.initialize", "bringup.transport.network", "bringup.devices.sim", "uvloop"),
+    ("bringup", "grpcio", "protobuf", "numpy", "uvloop"),
+    _bringup,
 )
 JAX = Measured("jax", ("jax", "jax.distributed"), ("jax", "jaxlib"), _jax)
 TORCH = Measured("torch gloo", ("torch", "torch.distributed"), ("torch",), _torch)

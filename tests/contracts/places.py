@@ -1,0 +1,157 @@
+"""The networks that the contract suites run over: one place for each adapter, on each kind of event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+import uvloop
+
+from bringup.testing import MemoryNetwork
+from bringup.testing.job import free_ports
+from bringup.transport.addresses import Address
+from bringup.transport.network import GrpcNetwork
+from bringup.transport.ports import Link, LinkIdentity, LinkListener, Network
+
+from .proxy import Proxy
+
+__all__ = ["DEADLINE", "JOB_ID", "PLACES", "MemoryPlace", "Place", "SocketPlace", "identity", "ring_of_links", "run"]
+
+DEADLINE = 20.0
+JOB_ID = "0123456789abcdef" * 2
+
+T = TypeVar("T")
+
+
+class Place(Protocol):
+    """A fresh network for one test, made within its event loop.
+
+    Attributes:
+        coordinator: where the coordinator is to listen.
+    """
+
+    coordinator: Address
+
+    def peer(self, client_id: int) -> Network:
+        """Return the network of one peer."""
+        ...
+
+    def link_address(self, client_id: int, listener: LinkListener) -> Address:
+        """Return where others reach a listener."""
+        ...
+
+    def entrance(self) -> contextlib.AbstractAsyncContextManager[tuple[Address, Callable[[], None]]]:
+        """Return an address at which the coordinator is reached, and what breaks all sessions made through it."""
+        ...
+
+    def silent_listener(self) -> contextlib.AbstractAsyncContextManager[Address]:
+        """Return an address at which connections are accepted and never answered."""
+        ...
+
+
+class MemoryPlace:
+    """`MemoryNetwork`."""
+
+    def __init__(self) -> None:
+        self.hub = MemoryNetwork()
+        self.coordinator = Address("host-0", 9000)
+
+    def peer(self, client_id: int) -> Network:
+        return self.hub.peer(f"host-{client_id}:9000")
+
+    def link_address(self, client_id: int, listener: LinkListener) -> Address:
+        return Address(f"host-{client_id}", listener.port)
+
+    @contextlib.asynccontextmanager
+    async def entrance(self) -> AsyncIterator[tuple[Address, Callable[[], None]]]:
+        with contextlib.ExitStack() as faults:
+            yield self.coordinator, lambda: faults.enter_context(self.hub.refuse(str(self.coordinator)))
+
+    @contextlib.asynccontextmanager
+    async def silent_listener(self) -> AsyncIterator[Address]:
+        with self.hub.cut("host-99:9000"):
+            yield Address("host-99", 9000)
+
+
+class SocketPlace:
+    """`GrpcNetwork` on loopback."""
+
+    def __init__(self) -> None:
+        (port,) = free_ports(1)
+        self.coordinator = Address("127.0.0.1", port)
+
+    def peer(self, client_id: int) -> Network:
+        return GrpcNetwork(own=None, loopback=True)
+
+    def link_address(self, client_id: int, listener: LinkListener) -> Address:
+        return Address("127.0.0.1", listener.port)
+
+    @contextlib.asynccontextmanager
+    async def entrance(self) -> AsyncIterator[tuple[Address, Callable[[], None]]]:
+        async with Proxy(self.coordinator.port) as proxy:
+            yield Address("127.0.0.1", proxy.port), proxy.break_all
+
+    @contextlib.asynccontextmanager
+    async def silent_listener(self) -> AsyncIterator[Address]:
+        held: list[asyncio.StreamWriter] = []
+        server = await asyncio.start_server(lambda _, writer: held.append(writer), "127.0.0.1", 0)
+        try:
+            yield Address("127.0.0.1", server.sockets[0].getsockname()[1])
+        finally:
+            server.close()
+            for writer in held:
+                writer.close()
+
+
+PLACES: dict[str, tuple[type[MemoryPlace] | type[SocketPlace], Callable[[], asyncio.AbstractEventLoop]]] = {
+    "memory": (MemoryPlace, asyncio.new_event_loop),
+    "sockets": (SocketPlace, asyncio.new_event_loop),
+    "sockets-uvloop": (SocketPlace, uvloop.new_event_loop),
+}
+
+
+def run(place: str, test: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+    """Run a test in a fresh place, within `DEADLINE` seconds, and check that it leaves no task behind."""
+    make, loop_factory = PLACES[place]
+
+    async def main() -> T:
+        async with asyncio.timeout(DEADLINE):
+            result = await test(make())
+            await asyncio.sleep(0)  # one turn for the callbacks of what has just ended
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            assert not left, f"tasks were left behind: {left}"
+            return result
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        return runner.run(main())
+
+
+def identity(client_id: int, *, job_id: str = JOB_ID, epoch: int = 1, incarnation: int | None = None) -> LinkIdentity:
+    """Return the identity of a client; its incarnation is 1000 and its id, unless said otherwise."""
+    return LinkIdentity(job_id, epoch, client_id, 1000 + client_id if incarnation is None else incarnation)
+
+
+@contextlib.asynccontextmanager
+async def ring_of_links(place: Place, size: int) -> AsyncIterator[list[tuple[Link, Link]]]:
+    """Yield the incoming and the outgoing link of each of `size` peers in a ring."""
+    peers = [place.peer(client_id) for client_id in range(size)]
+    listeners = [await peer.serve_links(1000 + client_id) for client_id, peer in enumerate(peers)]
+    links: list[tuple[Link, Link]] = []
+    try:
+        async with asyncio.TaskGroup() as group:
+            accepting, connecting = [], []
+            for own in range(size):
+                left, right = (own - 1) % size, (own + 1) % size
+                accepting.append(group.create_task(listeners[own].accept(identity(own), identity(left))))
+                address = place.link_address(right, listeners[right])
+                connecting.append(group.create_task(peers[own].connect_link(address, identity(own), identity(right))))
+        links += [(a.result(), c.result()) for a, c in zip(accepting, connecting, strict=True)]
+        yield links
+    finally:
+        for pair in links:
+            for link in pair:
+                link.close()
+        for listener in listeners:
+            await listener.close()

@@ -1,0 +1,338 @@
+"""Links between neighbours, and the probes that ask whether a peer is alive, over every network."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import random
+from collections.abc import AsyncIterator
+
+import pytest
+
+from bringup.transport.addresses import Address
+from bringup.transport.ports import ChannelClosedError, Link, LinkIdentity, LinkListener, ProbeOutcome
+
+from .places import PLACES, Place, identity, ring_of_links, run
+
+MIB = 1024 * 1024
+OWN, LEFT = identity(1), identity(0)
+
+
+@pytest.fixture(params=PLACES)
+def place(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@contextlib.asynccontextmanager
+async def listening(place: Place, client_id: int = 1) -> AsyncIterator[tuple[LinkListener, Address]]:
+    listener = await place.peer(client_id).serve_links(1000 + client_id)
+    try:
+        yield listener, place.link_address(client_id, listener)
+    finally:
+        await listener.close()
+
+
+@contextlib.asynccontextmanager
+async def linked(place: Place) -> AsyncIterator[tuple[Link, Link]]:
+    """Yield the sending and the receiving end of one link."""
+    async with ring_of_links(place, 2) as ends:
+        yield ends[0][1], ends[1][0]
+
+
+async def read(link: Link, count: int) -> bytes:
+    data = bytearray(count)
+    await link.receive_into(memoryview(data))
+    return bytes(data)
+
+
+def test_bytes_arrive_in_order_however_they_are_cut(place: str) -> None:
+    rng = random.Random(7)
+    data = rng.randbytes(3 * MIB)
+    sizes = [1, 2, 7, 1000, 65535, 65536, 65537, 262144, 262145, 0]
+
+    async def send_all(link: Link) -> None:
+        start = 0
+        while start < len(data):
+            parts = [data[start : start + 1], bytearray(data[start + 1 : start + 1 + rng.choice(sizes)])]
+            await link.send(*parts)
+            start += sum(map(len, parts))
+
+    async def test(place: Place) -> None:
+        async with linked(place) as (sender, receiver):
+            sending = asyncio.create_task(send_all(sender))
+            received = b""
+            while len(received) < len(data):
+                received += await read(receiver, min(rng.choice(sizes), len(data) - len(received)))
+            await sending
+            assert received == data
+
+    run(place, test)
+
+
+def test_both_directions_of_a_ring_of_two_carry_bytes_at_once(place: str) -> None:
+    async def test(place: Place) -> None:
+        async with ring_of_links(place, 2) as ends:
+
+            async def exchange(own: int) -> bytes:
+                incoming, outgoing = ends[own]
+                _, received = await asyncio.gather(outgoing.send(bytes([own]) * MIB), read(incoming, MIB))
+                return received
+
+            assert await asyncio.gather(exchange(0), exchange(1)) == [b"\x01" * MIB, b"\x00" * MIB]
+
+    run(place, test)
+
+
+def test_a_sender_waits_for_a_slow_receiver(place: str) -> None:
+    async def test(place: Place) -> None:
+        async with linked(place) as (sender, receiver):
+            block = memoryview(bytes(64 * MIB))
+            sending = asyncio.create_task(sender.send(block))
+            done, _ = await asyncio.wait([sending], timeout=0.3)
+            assert not done
+            for _ in range(64):
+                await read(receiver, MIB)
+            await sending
+
+    run(place, test)
+
+
+def test_what_comes_before_it_is_asked_for_is_kept(place: str) -> None:
+    async def test(place: Place) -> None:
+        async with linked(place) as (sender, receiver):
+            await sender.send(b"early")
+            await sender.send(b"bird")
+            assert await read(receiver, 9) == b"earlybird"
+            reading = asyncio.create_task(read(receiver, 4))
+            await asyncio.sleep(0)
+            await sender.send(b"worm")
+            assert await reading == b"worm"
+
+    run(place, test)
+
+
+@pytest.mark.parametrize("sent", [b"", b"half"])
+def test_a_link_that_ends_too_early_raises(place: str, sent: bytes) -> None:
+    async def test(place: Place) -> None:
+        async with linked(place) as (sender, receiver):
+            reading = asyncio.create_task(read(receiver, 8))
+            await sender.send(sent)
+            sender.close()
+            with pytest.raises(ChannelClosedError, match=r"\w{5}"):
+                await reading
+            with pytest.raises(ChannelClosedError):
+                await read(receiver, 8)
+
+    run(place, test)
+
+
+@pytest.mark.parametrize("closes_first", ["sender", "receiver"])
+def test_both_ends_learn_that_a_link_has_ended(place: str, closes_first: str) -> None:
+    async def test(place: Place) -> None:
+        async with linked(place) as (sender, receiver):
+            ends = {"sender": sender, "receiver": receiver}
+            waiting = [asyncio.create_task(link.wait_closed()) for link in ends.values()]
+            await asyncio.sleep(0)
+            ends[closes_first].close()
+            ends[closes_first].close()
+            assert all(await asyncio.gather(*waiting))
+            for link in ends.values():
+                assert await link.wait_closed()
+                with pytest.raises(ChannelClosedError):
+                    await link.send(b"more")
+                with pytest.raises(ChannelClosedError):
+                    await read(link, 1)
+
+    run(place, test)
+
+
+def test_a_sender_that_waits_learns_that_the_link_has_ended(place: str) -> None:
+    async def test(place: Place) -> None:
+        async with linked(place) as (sender, receiver):
+            sending = asyncio.create_task(sender.send(bytes(64 * MIB)))
+            await read(receiver, MIB)
+            receiver.close()
+            with pytest.raises(ChannelClosedError):
+                await sending
+
+    run(place, test)
+
+
+@pytest.mark.parametrize("first", ["accept", "connect"])
+def test_neighbours_may_come_in_any_order(place: str, first: str) -> None:
+    async def test(place: Place) -> None:
+        async with listening(place) as (listener, address):
+            calls = {
+                "accept": lambda: listener.accept(OWN, LEFT),
+                "connect": lambda: place.peer(0).connect_link(address, LEFT, OWN),
+            }
+            earlier = asyncio.create_task(calls.pop(first)())
+            await asyncio.wait([earlier], timeout=0.05)
+            (later,) = calls.values()
+            one, other = await later(), await earlier
+            one.close()
+            other.close()
+
+    run(place, test)
+
+
+STRANGERS: list[tuple[LinkIdentity, LinkIdentity]] = [
+    (dataclasses.replace(LEFT, job_id="f" * 32), dataclasses.replace(OWN, job_id="f" * 32)),
+    (dataclasses.replace(LEFT, epoch=2), dataclasses.replace(OWN, epoch=2)),
+    (dataclasses.replace(LEFT, client_id=2), OWN),
+    (dataclasses.replace(LEFT, incarnation=1), OWN),
+    (LEFT, dataclasses.replace(OWN, client_id=2)),
+    (LEFT, dataclasses.replace(OWN, incarnation=1)),
+]
+
+
+@pytest.mark.parametrize(("sender", "receiver"), STRANGERS)
+def test_only_the_left_neighbour_of_this_ring_is_accepted(
+    place: str, sender: LinkIdentity, receiver: LinkIdentity
+) -> None:
+    async def test(place: Place) -> None:
+        async with listening(place) as (listener, address):
+            accepting = asyncio.create_task(listener.accept(OWN, LEFT))
+            with pytest.raises(ChannelClosedError) as caught:
+                await place.peer(0).connect_link(address, sender, receiver)
+            assert str(address) in str(caught.value)
+            rightful = await place.peer(0).connect_link(address, LEFT, OWN)
+            accepted = await accepting
+            await rightful.send(b"it is me")
+            assert await read(accepted, 8) == b"it is me"
+            rightful.close()
+            accepted.close()
+
+    run(place, test)
+
+
+def test_a_second_link_of_the_same_neighbour_is_refused(place: str) -> None:
+    async def test(place: Place) -> None:
+        async with listening(place) as (listener, address):
+            accepting = asyncio.create_task(listener.accept(OWN, LEFT))
+            first = await place.peer(0).connect_link(address, LEFT, OWN)
+            accepted = await accepting
+            with pytest.raises(ChannelClosedError):
+                await place.peer(0).connect_link(address, LEFT, OWN)
+            await first.send(b"still here")
+            assert await read(accepted, 10) == b"still here"
+            first.close()
+            accepted.close()
+
+    run(place, test)
+
+
+def test_of_two_links_of_the_same_neighbour_at_once_one_is_refused(place: str) -> None:
+    async def test(place: Place) -> None:
+        async with listening(place) as (listener, address):
+            attempts = [place.peer(0).connect_link(address, LEFT, OWN) for _ in range(8)]
+            connecting = asyncio.gather(*attempts, return_exceptions=True)
+            await asyncio.sleep(0)
+            accepted = await listener.accept(OWN, LEFT)
+            outcomes = await connecting
+            links = [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]
+            assert len(links) == 1
+            assert all(isinstance(outcome, ChannelClosedError) for outcome in outcomes if outcome not in links)
+            links[0].close()
+            accepted.close()
+
+    run(place, test)
+
+
+def test_nobody_there_is_told_at_once(place: str) -> None:
+    async def test(place: Place) -> None:
+        async with listening(place) as (_, address):
+            pass
+        with pytest.raises(ChannelClosedError, match=r"refused"):
+            await place.peer(0).connect_link(address, LEFT, OWN)
+
+    run(place, test)
+
+
+def test_a_neighbour_that_goes_before_it_accepts_is_told(place: str) -> None:
+    async def test(place: Place) -> None:
+        async with listening(place) as (listener, address):
+            connecting = asyncio.create_task(place.peer(0).connect_link(address, LEFT, OWN))
+            await asyncio.wait([connecting], timeout=0.05)
+            await listener.close()
+            with pytest.raises(ChannelClosedError):
+                await connecting
+
+    run(place, test)
+
+
+def test_a_neighbour_that_gives_up_does_not_count_as_linked(place: str) -> None:
+    async def test(place: Place) -> None:
+        async with listening(place) as (listener, address):
+            impatient = asyncio.create_task(place.peer(0).connect_link(address, LEFT, OWN))
+            await asyncio.wait([impatient], timeout=0.05)
+            impatient.cancel()
+            await asyncio.wait([impatient])
+            connecting = asyncio.create_task(place.peer(0).connect_link(address, LEFT, OWN))
+            await asyncio.wait([connecting], timeout=0.05)
+            accepted, connected = await listener.accept(OWN, LEFT), await connecting
+            await connected.send(b"yes")
+            assert await read(accepted, 3) == b"yes"
+            connected.close()
+            accepted.close()
+
+    run(place, test)
+
+
+def test_a_probe_tells_the_living_from_the_replaced_and_the_dead(place: str) -> None:
+    async def test(place: Place) -> None:
+        asker = place.peer(0)
+        async with listening(place) as (_, address):
+            alive = await asker.probe(address, 1001, 5.0)
+            replaced = await asker.probe(address, 4242, 5.0)
+        refused = await asker.probe(address, 1001, 5.0)
+        assert alive.outcome is ProbeOutcome.ALIVE
+        assert replaced.outcome is ProbeOutcome.REPLACED
+        assert refused.outcome is ProbeOutcome.REFUSED
+        assert all(str(address) in result.detail for result in (alive, replaced, refused))
+
+    run(place, test)
+
+
+def test_a_probe_does_not_wait_for_who_never_answers(place: str) -> None:
+    async def test(place: Place) -> None:
+        async with place.silent_listener() as address:
+            result = await place.peer(0).probe(address, 1001, 0.05)
+        assert result.outcome is ProbeOutcome.SILENT
+        assert str(address) in result.detail
+
+    run(place, test)
+
+
+def test_probes_are_answered_before_during_and_after_a_link_is_made(place: str) -> None:
+    async def test(place: Place) -> None:
+        asker = place.peer(2)
+
+        async def assert_alive(address: Address) -> None:
+            results = await asyncio.gather(*(asker.probe(address, 1001, 5.0) for _ in range(20)))
+            assert {result.outcome for result in results} == {ProbeOutcome.ALIVE}
+
+        async with listening(place) as (listener, address):
+            await assert_alive(address)
+            connecting = asyncio.create_task(place.peer(0).connect_link(address, LEFT, OWN))
+            await assert_alive(address)
+            accepted, connected = await listener.accept(OWN, LEFT), await connecting
+            await assert_alive(address)
+            await connected.send(b"undisturbed")
+            assert await read(accepted, 11) == b"undisturbed"
+            connected.close()
+            accepted.close()
+
+    run(place, test)
+
+
+def test_an_address_can_be_listened_on_again_at_once(place: str) -> None:
+    async def test(place: Place) -> None:
+        for _ in range(3):
+            async with linked(place) as (sender, receiver):
+                await sender.send(b"x")
+                assert await read(receiver, 1) == b"x"
+
+    run(place, test)

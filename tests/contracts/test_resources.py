@@ -1,0 +1,45 @@
+"""A network that was used and closed leaves nothing open in its process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+
+import numpy as np
+
+from bringup.transport.messages import Heartbeat
+from bringup.transport.ports import Session
+from bringup.transport.ring import Ring
+
+from .places import Place, ring_of_links, run
+from .test_sessions import connect, drain, served
+
+
+async def use_all_of_it(place: Place) -> None:
+    async def on_session(session: Session) -> None:
+        await drain(session)
+
+    async with served(place.peer(0), place.coordinator, on_session):
+        sessions = [await connect(place, client_id) for client_id in range(1, 5)]
+        for session in sessions:
+            await session.send(Heartbeat(1, "ready", True, ""))
+        async with ring_of_links(place, 4) as links:
+            rings = [Ring(rank, 4, *pair) for rank, pair in enumerate(links)]
+            await asyncio.gather(*(ring.all_reduce(np.ones(4)) for ring in rings))
+        for session in sessions:
+            await session.close()
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_no_thread_and_no_descriptor_stays() -> None:
+    for place in ("sockets", "sockets-uvloop", "memory"):
+        run(place, use_all_of_it)  # gRPC keeps what it opens on first use
+        threads, files = threading.active_count(), open_files()
+        for _ in range(20):
+            run(place, use_all_of_it)
+        assert threading.active_count() <= threads
+        assert open_files() <= files

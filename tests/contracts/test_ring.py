@@ -1,0 +1,253 @@
+"""Collectives over the ring, over every kind of link."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import itertools
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from bringup.errors import CollectiveMismatchError, ConfigurationError
+from bringup.transport.ring import Ring, RingBrokenError
+
+from .places import PLACES, Place, ring_of_links, run
+
+Array = npt.NDArray[Any]
+
+SIZES = [1, 2, 3, 4, 7, 8, 16, 17]
+LARGE = 2**17 + 3
+INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+DTYPES = [*INTEGERS, "float16", "float32", "float64", "complex64"]
+OPS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
+
+
+@pytest.fixture(params=PLACES)
+def place(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@contextlib.asynccontextmanager
+async def rings(place: Place, size: int) -> AsyncIterator[list[Ring]]:
+    if size == 1:
+        yield [Ring(0, 1, None, None)]
+        return
+    async with ring_of_links(place, size) as links:
+        yield [Ring(rank, size, incoming, outgoing) for rank, (incoming, outgoing) in enumerate(links)]
+
+
+def draw(rank: int, shape: int | tuple[int, ...], dtype: str, op: str) -> Array:
+    """Return values whose reduction is exact in any order, in floating point too: so all must be equal, bit for bit."""
+    rng = np.random.default_rng(rank)
+    if op == "prod":
+        return rng.choice(np.array([1, 2] if np.dtype(dtype).kind in "fc" else [1, 3, 5], dtype), shape) ** (rank < 10)
+    low = 0 if np.dtype(dtype).kind == "u" else -50
+    return rng.integers(low, 50, shape).astype(dtype)
+
+
+async def all_of(calls: list[Coroutine[Any, Any, Array]]) -> list[Array]:
+    return await asyncio.gather(*calls)
+
+
+async def assert_reduces(group: list[Ring], shape: int | tuple[int, ...], dtype: str, op: str) -> None:
+    arrays = [draw(rank, shape, dtype, op) for rank in range(len(group))]
+    before = [array.copy() for array in arrays]
+    results = await all_of([ring.all_reduce(array, op) for ring, array in zip(group, arrays, strict=True)])
+    with np.errstate(over="ignore"):
+        expected = functools.reduce(OPS[op], before)
+    for array, original, result in zip(arrays, before, results, strict=True):
+        assert (result.dtype, result.shape) == (expected.dtype, expected.shape)
+        assert result.tobytes() == expected.tobytes(), f"{op} of {dtype}{shape} over {len(group)}"
+        assert array.tobytes() == original.tobytes(), "an input was changed"
+        assert result.flags.writeable
+        assert not np.shares_memory(result, array)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_every_length_is_reduced_to_the_same_bits_everywhere(place: str, size: int) -> None:
+    lengths = [0, 1, size - 1, size, size + 1, 1000]
+    combinations = itertools.cycle(itertools.product(["int32", "float32", "complex64"], OPS))
+
+    async def test(place: Place) -> None:
+        async with rings(place, size) as group:
+            for length in lengths:
+                await assert_reduces(group, length, *next(combinations))
+            for dtype, op in [("float32", "sum"), ("int8", "prod"), ("float64", "min")]:
+                await assert_reduces(group, LARGE, dtype, op)
+
+    run(place, test)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_every_dtype_and_operation(place: str, size: int) -> None:
+    async def test(place: Place) -> None:
+        async with rings(place, size) as group:
+            for dtype, op, shape in itertools.product(DTYPES, OPS, [0, 5, (3, 4, 5)]):
+                await assert_reduces(group, shape, dtype, op)
+
+    run(place, test)
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_dtype_and_operation_in_chunks(dtype: str, op: str) -> None:
+    async def test(place: Place) -> None:
+        async with rings(place, 3) as group:
+            await assert_reduces(group, (3, LARGE // 3), dtype, op)
+
+    run("memory", test)
+
+
+def test_arrays_of_any_layout(place: str) -> None:
+    square = np.arange(12, dtype="int64").reshape(3, 4)
+    layouts = [square.T, square[:, ::2], np.asfortranarray(square), np.int64(7), square.astype(">i8"), square > 5]
+
+    async def test(place: Place) -> None:
+        async with rings(place, 3) as group:
+            for layout in map(np.asarray, layouts):
+                for result in await all_of([ring.all_reduce(layout, "max") for ring in group]):
+                    assert (result.dtype, result.shape) == (layout.dtype, layout.shape)
+                    assert np.array_equal(result, layout)
+
+    run(place, test)
+
+
+def test_what_is_not_a_number_is_so_everywhere(place: str) -> None:
+    async def test(place: Place) -> None:
+        async with rings(place, 4) as group:
+            for op, length in itertools.product(OPS, [3, LARGE]):
+                arrays = [np.full(length, value, "float32") for value in (1, np.nan, 3, -0.0)]
+                results = await all_of([r.all_reduce(a, op) for r, a in zip(group, arrays, strict=True)])
+                assert len({result.tobytes() for result in results}) == 1
+                assert np.isnan(results[0]).all()
+
+    run(place, test)
+
+
+def test_calls_that_overlap_are_made_one_after_the_other(place: str) -> None:
+    async def test(place: Place) -> None:
+        async with rings(place, 4) as group:
+            calls = [[ring.all_reduce(np.full(LARGE, step + rank)) for step in range(4)] for rank, ring in enumerate(group)]
+            for results in await asyncio.gather(*(all_of(of_one) for of_one in calls)):
+                assert [int(result[-1]) for result in results] == [4 * step + 6 for step in range(4)]
+
+    run(place, test)
+
+
+ODD_CALLS = {
+    "shape": (np.zeros((2, 2), "int32"), "sum"),
+    "dtype": (np.zeros(4, "float64"), "sum"),
+    "op": (np.zeros(4, "int32"), "max"),
+    "large": (np.zeros(LARGE, "int32"), "sum"),
+}
+
+
+@pytest.mark.parametrize("odd", [0, 1, 4])
+@pytest.mark.parametrize("kind", ODD_CALLS)
+def test_different_calls_are_told_to_all_and_harm_nothing(place: str, kind: str, odd: int) -> None:
+    size = 5
+    odd_array, odd_op = ODD_CALLS[kind]
+    odd_call = f"all_reduce({odd_op}, {odd_array.dtype.name}{list(odd_array.shape)})"
+
+    async def test(place: Place) -> None:
+        async with rings(place, size) as group:
+            for _ in range(2):
+                calls = [
+                    ring.all_reduce(odd_array, odd_op) if rank == odd else ring.all_reduce(np.zeros(4, "int32"))
+                    for rank, ring in enumerate(group)
+                ]
+                for error in await asyncio.gather(*calls, return_exceptions=True):
+                    assert isinstance(error, CollectiveMismatchError)
+                    assert f"client {odd} called {odd_call}" in str(error)
+                    assert f"client {1 if odd == 0 else 0} called all_reduce(sum, int32[4])" in str(error)
+                await assert_reduces(group, 1000, "int32", "sum")
+
+    run(place, test)
+
+
+def test_calls_that_no_ring_can_do_are_refused_before_anybody_hears(place: str) -> None:
+    async def test(place: Place) -> None:
+        async with rings(place, 2) as group:
+            with pytest.raises(ConfigurationError, match="'mean'"):
+                await group[0].all_reduce(np.zeros(1), "mean")
+            with pytest.raises(ConfigurationError, match="<U1"):
+                await group[0].all_reduce(np.array(["a"]))
+            await assert_reduces(group, 3, "int32", "sum")
+
+    run(place, test)
+
+
+async def breaks_of(calls: list[asyncio.Task[Array]]) -> list[int]:
+    """Return whom each of the calls blames, all of which must break."""
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    blamed = []
+    for outcome in outcomes:
+        assert isinstance(outcome, RingBrokenError), f"a call came to {outcome!r}"
+        assert outcome.cause
+        blamed.append(outcome.client_id)
+    return blamed
+
+
+@pytest.mark.parametrize("length", [4, LARGE])
+def test_a_neighbour_that_closes_is_named(place: str, length: int) -> None:
+    size, gone = 5, 2
+
+    async def test(place: Place) -> None:
+        async with rings(place, size) as group:
+            await assert_reduces(group, 10, "int32", "sum")
+            others = [rank for rank in range(size) if rank != gone]
+            calls = [asyncio.create_task(group[rank].all_reduce(np.zeros(length, "float32"))) for rank in others]
+            await asyncio.sleep(0)
+            group[gone].close()
+            blamed = dict(zip(others, await breaks_of(calls), strict=True))
+            assert gone in (blamed[gone - 1], blamed[gone + 1])
+            for rank, whom in blamed.items():
+                assert whom in ((rank - 1) % size, (rank + 1) % size)
+
+    run(place, test)
+
+
+def test_a_broken_ring_stays_broken(place: str) -> None:
+    async def test(place: Place) -> None:
+        async with rings(place, 3) as group:
+            group[0].close()
+            for _ in range(2):
+                await breaks_of([asyncio.create_task(ring.all_reduce(np.zeros(4))) for ring in group])
+
+    run(place, test)
+
+
+@pytest.mark.parametrize("length", [4, LARGE])
+def test_a_call_that_is_cancelled_breaks_the_ring_for_all_at_once(place: str, length: int) -> None:
+    async def test(place: Place) -> None:
+        async with rings(place, 4) as group:
+            # Client 3 never calls, so the others cannot get to an end.
+            calls = [asyncio.create_task(ring.all_reduce(np.zeros(length, "float32"))) for ring in group[:3]]
+            await asyncio.wait(calls, timeout=0.05)
+            calls[1].cancel()
+            await asyncio.wait([calls[1]])
+            assert calls[1].cancelled()
+            await breaks_of([calls[0], calls[2], asyncio.create_task(group[3].all_reduce(np.zeros(length, "float32")))])
+
+    run(place, test)
+
+
+def test_a_call_that_is_cancelled_while_it_waits_for_its_turn_harms_nothing(place: str) -> None:
+    async def test(place: Place) -> None:
+        async with rings(place, 2) as group:
+            first = asyncio.create_task(group[0].all_reduce(np.ones(4)))
+            second = asyncio.create_task(group[0].all_reduce(np.ones(4)))
+            await asyncio.wait([first, second], timeout=0.05)
+            second.cancel()
+            await asyncio.wait([second])
+            assert (await group[1].all_reduce(np.ones(4)) == 2).all()
+            await first
+            await assert_reduces(group, 1000, "int32", "sum")
+
+    run(place, test)

@@ -1,0 +1,129 @@
+"""Whoever connects to a peer's ring port without being its neighbour is dropped, and disturbs nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import AsyncIterator
+
+import pytest
+
+from bringup.transport import links
+from bringup.transport.hello import HELLO_BYTES, Hello, Purpose
+from bringup.transport.ports import Session
+
+from .places import PLACES, Place, identity, run
+from .test_links import LEFT, OWN, listening, read
+from .test_sessions import ack, connect, served
+
+HELLO = Hello(Purpose.LINK, identity(0), identity(1)).encode()
+
+GREETINGS = {
+    "random bytes": bytes(range(256)) * 4,
+    "an HTTP request": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "TLS": bytes.fromhex("160301020001000001fc0303") + bytes(64),
+    "another magic": b"bringup\x02" + HELLO[8:],
+    "no such purpose": HELLO[:8] + b"\x09" + HELLO[9:],
+    "half a hello": HELLO[: HELLO_BYTES // 2],
+    "nothing": b"",
+}
+
+
+@pytest.fixture(params=[name for name in PLACES if name.startswith("sockets")])
+def place(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@contextlib.asynccontextmanager
+async def stranger(port: int, greeting: bytes) -> AsyncIterator[asyncio.StreamReader]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(greeting)
+        yield reader
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+@contextlib.asynccontextmanager
+async def expecting(place: Place) -> AsyncIterator[int]:
+    """Yield the port of a listener; at the end its neighbour must get through to it."""
+    async with listening(place) as (listener, address):
+        accepting = asyncio.create_task(listener.accept(OWN, LEFT))
+        yield listener.port
+        connected = await place.peer(0).connect_link(address, LEFT, OWN)
+        accepted = await accepting
+        await connected.send(b"here I am")
+        assert await read(accepted, 9) == b"here I am"
+        connected.close()
+        accepted.close()
+
+
+@pytest.mark.parametrize("greeting", GREETINGS.values(), ids=GREETINGS)
+def test_a_stranger_that_stays_does_not_disturb_the_neighbour(place: str, greeting: bytes) -> None:
+    async def test(place: Place) -> None:
+        async with contextlib.AsyncExitStack() as strangers, expecting(place) as port:
+            for _ in range(3):
+                await strangers.enter_async_context(stranger(port, greeting))
+
+    run(place, test)
+
+
+@pytest.mark.parametrize("greeting", [text for text in GREETINGS.values() if len(text) >= HELLO_BYTES])
+def test_a_stranger_that_says_something_else_is_dropped_at_once(place: str, greeting: bytes) -> None:
+    async def test(place: Place) -> None:
+        async with expecting(place) as port, stranger(port, greeting) as reader:
+            with contextlib.suppress(ConnectionResetError):
+                assert await reader.read() == b""
+
+    run(place, test)
+
+
+def test_a_stranger_that_says_nothing_is_dropped_in_time(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "HELLO_TIMEOUT", 0.05)
+
+    async def test(place: Place) -> None:
+        async with expecting(place) as port, stranger(port, HELLO[:10]) as reader:
+            assert await reader.read() == b""
+
+    run(place, test)
+
+
+def test_a_port_scan_leaves_nothing_behind(place: str) -> None:
+    async def test(place: Place) -> None:
+        async with expecting(place) as port:
+            for linger in (b"", struct.pack("ii", 1, 0)):
+                for _ in range(100):
+                    with socket.create_connection(("127.0.0.1", port)) as sock:
+                        if linger:
+                            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+
+    run(place, test)
+
+
+def test_a_crowd_of_idle_strangers_cannot_keep_the_neighbour_out(place: str) -> None:
+    async def test(place: Place) -> None:
+        async with contextlib.AsyncExitStack() as strangers, expecting(place) as port:
+            for _ in range(200):
+                await strangers.enter_async_context(stranger(port, b""))
+
+    run(place, test)
+
+
+def test_a_stranger_that_connects_to_the_coordinator_does_not_disturb_it(place: str) -> None:
+    async def on_session(session: Session) -> None:
+        await session.send(ack(1))
+
+    async def test(place: Place) -> None:
+        async with contextlib.AsyncExitStack() as strangers, served(place.peer(0), place.coordinator, on_session):
+            for greeting in GREETINGS.values():
+                await strangers.enter_async_context(stranger(place.coordinator.port, greeting))
+            session = await connect(place)
+            assert await session.receive() == ack(1)
+            await session.close()
+
+    run(place, test)

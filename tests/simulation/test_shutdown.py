@@ -1,0 +1,112 @@
+"""The end of a job that came up: all leave together, or hear who did not."""
+
+from __future__ import annotations
+
+import pytest
+
+from bringup.errors import BarrierTimeoutError, PeerFailedError
+from bringup.runtime.machines import events as ev
+from bringup.runtime.machines.phases import Phase
+
+from .test_faults import N, ROUND_TRIP, VICTIM, assert_all_blame, run_into, wish_leave
+from .wire import DELAY_MAX
+from .world import World
+
+SEEDS = range(30)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_all_leave_together(seed: int) -> None:
+    with World(seed, N) as world:
+        wishes = []
+        for process in world.bring_up():
+            wishes.append(world.clock.now + world.rng.uniform(0.0, 20.0))
+            world.clock.at(wishes[-1], lambda p=process: wish_leave(world, p))  # type: ignore[misc]
+        world.run(until=max(wishes) + 1.0)
+        for process in world.processes:
+            assert process.failed is None
+            assert process.left is not None
+            told_at, left = process.left
+            assert left.missing == ()
+            assert max(wishes) <= told_at <= max(wishes) + ROUND_TRIP
+
+
+@pytest.mark.parametrize("missing", [(VICTIM,), (0,), (0, 1, 11)])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_client_that_never_comes_is_named_when_the_time_is_over(seed: int, missing: tuple[int, ...]) -> None:
+    with World(seed, N, shutdown_timeout=5.0) as world:
+        wishes = []
+        for process in world.bring_up():
+            if process.client_id not in missing:
+                wishes.append(world.clock.now + world.rng.uniform(0.0, 2.0))
+                world.clock.at(wishes[-1], lambda p=process: wish_leave(world, p))  # type: ignore[misc]
+        world.run(until=min(wishes) + 10.0)
+        for process in world.processes:
+            if process.client_id in missing:
+                assert process.failed is not None
+                error = process.failed[1]
+                assert isinstance(error, PeerFailedError)
+                assert "it shut down" in error.cause
+            else:
+                assert process.left is not None
+                assert process.left[1].missing == missing
+                assert process.left[0] <= min(wishes) + 5.0 + 0.001 + ROUND_TRIP
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_crash_while_others_leave_is_told(seed: int) -> None:
+    with World(seed, N) as world:
+        run_into(world, 1, Phase.LEAVING)
+        world.run(until=world.clock.now + 1.0)
+        crashed_at = world.clock.now
+        next(process for process in world.processes if process.client_id == VICTIM).crash()
+        world.run(until=crashed_at + 1.0)
+        assert_all_blame(world, VICTIM, "process died")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_crash_of_one_that_is_leaving_holds_nobody_up(seed: int) -> None:
+    with World(seed, N) as world:
+        run_into(world, VICTIM, Phase.LEAVING)
+        world.run(until=world.clock.now + 1.0)
+        for process in world.processes:
+            if process.client_id == VICTIM:
+                process.crash()
+            else:
+                wish_leave(world, process)
+        world.run(until=world.clock.now + 1.0)
+        assert all(process.left is not None for process in world.processes if process.client_id != VICTIM)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_barrier_lets_nobody_through_before_the_last_has_come(seed: int) -> None:
+    with World(seed, N) as world:
+        arrivals = []
+        for process in world.bring_up():
+            for ticket in range(3):
+                arrivals.append(world.clock.now + 10.0 * ticket + world.rng.uniform(0.0, 9.0))
+                wish = ev.WishBarrier(ticket, f"step {ticket}", None)
+                world.clock.at(arrivals[-1], lambda p=process, w=wish: p.tell_peer(w))  # type: ignore[misc]
+        world.run(until=max(arrivals) + 1.0)
+        for process in world.processes:
+            assert [done.ticket for _, done in process.barriers] == [0, 1, 2]
+            for ticket, (passed_at, done) in enumerate(process.barriers):
+                last = max(arrivals[ticket::3])
+                assert done.error is None
+                assert last <= passed_at <= last + 2 * DELAY_MAX
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_barrier_that_times_out_names_who_did_not_come(seed: int) -> None:
+    with World(seed, N) as world:
+        for process in world.bring_up():
+            if process.client_id != VICTIM:
+                process.tell_peer(ev.WishBarrier(1, "step", 3.0))
+        began = world.clock.now
+        world.run(until=began + 5.0)
+        for process in world.processes:
+            if process.client_id != VICTIM:
+                [(told_at, done)] = process.barriers
+                assert isinstance(done.error, BarrierTimeoutError)
+                assert list(done.error.missing) == [VICTIM]
+                assert began + 3.0 <= told_at <= began + 3.0 + 0.001 + ROUND_TRIP
