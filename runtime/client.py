@@ -124,7 +124,7 @@ class Client:
         """Run on the runtime's loop what `make` returns."""
         assert self.peer is not None
         try:
-            return self._thread.call(self._guard(make(self.peer)))
+            return self._thread.call(self._guard(make, self.peer))
         except RuntimeError:
             future: concurrent.futures.Future[T] = concurrent.futures.Future()
             future.set_exception(self.end())
@@ -135,9 +135,9 @@ class Client:
         error = self.failed.value
         return NotInitializedError("the system was shut down") if error is None else fresh(error)
 
-    async def _guard(self, coroutine: Coroutine[Any, Any, T]) -> T:
+    async def _guard(self, make: Callable[[CoordinationPeer], Coroutine[Any, Any, T]], peer: CoordinationPeer) -> T:
         try:
-            return await coroutine
+            return await make(peer)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling() and not self._is_stopping():

@@ -23,6 +23,7 @@ from bringup.runtime import active
 __all__ = ["main"]
 
 _POLL_INTERVAL = 0.002
+_SETTLE_TIMEOUT = 5.0
 
 
 class _Client:
@@ -91,13 +92,22 @@ class _Client:
         """Keep this process's event loop busy, as a training step does."""
         time.sleep(seconds)  # noqa: ASYNC251 - that is the point
 
-    async def _resources(self) -> dict[str, int]:
-        gc.collect()
-        return {
-            "threads": len(os.listdir("/proc/self/task")),
-            "files": len(os.listdir("/proc/self/fd")),
-            "tasks": len(asyncio.all_tasks()),
-        }
+    async def _resources(self, expected: dict[str, int] | None = None) -> dict[str, int]:
+        """Count threads, open files and tasks; waits a while for them to be as `expected`.
+
+        gRPC's core gives its last threads and files back in a thread of its own, shortly after it was told to.
+        """
+        deadline = time.monotonic() + _SETTLE_TIMEOUT
+        while True:
+            gc.collect()
+            found = {
+                "threads": len(os.listdir("/proc/self/task")),
+                "files": len(os.listdir("/proc/self/fd")),
+                "tasks": len(asyncio.all_tasks()),
+            }
+            if expected in (None, found) or time.monotonic() > deadline:
+                return found
+            await asyncio.sleep(_POLL_INTERVAL)
 
     async def _exit(self, status: int = 0) -> None:
         """End the interpreter without a shutdown."""

@@ -254,6 +254,16 @@ class LocalJob:
         chosen = self.clients if client_ids is None else client_ids
         return [self.clients[client_id].call(name, **arguments) for client_id in chosen]
 
+    def resources(self) -> list[dict[str, int]]:
+        """Return the threads, open files and tasks that each client has when it is in no job, in client order.
+
+        Each client brings itself up alone once, since what is loaded then starts threads that stay.
+        """
+        for name, arguments in (("initialize", {"jobs": "127.0.0.1:1", "client_id": 0}), ("shutdown", {})):
+            for call in self.call(name, range(self.num_clients), **arguments):
+                call.value()
+        return [call.value() for call in self.call("resources", range(self.num_clients))]
+
     def initialize(self, **arguments: Any) -> list[dict[str, Any]]:
         """Start whoever was not, bring all up, and return the facts of each, in client order."""
         self.start([client_id for client_id in range(self.num_clients) if client_id not in self.clients])

@@ -105,7 +105,7 @@ class SocketPlace:
                 writer.close()
 
 
-PLACES: dict[str, tuple[type[MemoryPlace] | type[SocketPlace], Callable[[], asyncio.AbstractEventLoop]]] = {
+PLACES: dict[str, tuple[type[MemoryPlace | SocketPlace], Callable[[], asyncio.AbstractEventLoop]]] = {
     "memory": (MemoryPlace, asyncio.new_event_loop),
     "sockets": (SocketPlace, asyncio.new_event_loop),
     "sockets-uvloop": (SocketPlace, uvloop.new_event_loop),

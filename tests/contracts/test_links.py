@@ -55,9 +55,9 @@ def test_bytes_arrive_in_order_however_they_are_cut(place: str) -> None:
     async def send_all(link: Link) -> None:
         start = 0
         while start < len(data):
-            parts = [data[start : start + 1], bytearray(data[start + 1 : start + 1 + rng.choice(sizes)])]
-            await link.send(*parts)
-            start += sum(map(len, parts))
+            one, more = data[start : start + 1], bytearray(data[start + 1 : start + 1 + rng.choice(sizes)])
+            await link.send(one, more, memoryview(b""))
+            start += len(one) + len(more)
 
     async def test(place: Place) -> None:
         async with linked(place) as (sender, receiver):
@@ -80,7 +80,8 @@ def test_both_directions_of_a_ring_of_two_carry_bytes_at_once(place: str) -> Non
                 _, received = await asyncio.gather(outgoing.send(bytes([own]) * MIB), read(incoming, MIB))
                 return received
 
-            assert await asyncio.gather(exchange(0), exchange(1)) == [b"\x01" * MIB, b"\x00" * MIB]
+            from_right, from_left = await asyncio.gather(exchange(0), exchange(1))
+            assert (from_right, from_left) == (b"\x01" * MIB, b"\x00" * MIB)
 
     run(place, test)
 
@@ -164,14 +165,17 @@ def test_a_sender_that_waits_learns_that_the_link_has_ended(place: str) -> None:
 def test_neighbours_may_come_in_any_order(place: str, first: str) -> None:
     async def test(place: Place) -> None:
         async with listening(place) as (listener, address):
-            calls = {
-                "accept": lambda: listener.accept(OWN, LEFT),
-                "connect": lambda: place.peer(0).connect_link(address, LEFT, OWN),
-            }
-            earlier = asyncio.create_task(calls.pop(first)())
+
+            async def accept() -> Link:
+                return await listener.accept(OWN, LEFT)
+
+            async def connect() -> Link:
+                return await place.peer(0).connect_link(address, LEFT, OWN)
+
+            calls = [accept, connect] if first == "accept" else [connect, accept]
+            earlier = asyncio.create_task(calls[0]())
             await asyncio.wait([earlier], timeout=0.05)
-            (later,) = calls.values()
-            one, other = await later(), await earlier
+            one, other = await calls[1](), await earlier
             one.close()
             other.close()
 

@@ -151,21 +151,16 @@ def test_a_barrier_that_times_out_names_who_did_not_come() -> None:
 def test_shutdown_leaves_nothing_behind_and_a_job_can_follow_at_once() -> None:
     with LocalJob(3) as job:
         job.start()
-        # The first job loads what stays loaded.
-        job.initialize(device_type="SIM")
-        for call in job.call("shutdown"):
-            call.value()
-        before = [call.value() for call in job.call("resources")]
+        before = job.resources()
         ids = set()
         for _ in range(5):
             facts = job.initialize(device_type="SIM")
             ids.add(facts[0]["job_id"])
             for call in job.call("shutdown"):
                 call.value()
-        after = [call.value() for call in job.call("resources")]
+        after = [job.clients[c].call("resources", expected=before[c]).value() for c in range(3)]
     assert len(ids) == 5
-    assert [one["files"] for one in after] == [one["files"] for one in before]
-    assert [one["tasks"] for one in after] == [one["tasks"] for one in before]
+    assert after == before
 
 
 def test_a_client_that_never_shuts_down_is_named_and_does_not_hold_up_the_rest() -> None:

@@ -12,16 +12,14 @@ from bringup.testing.job import Call, LocalClient, LocalJob
 
 def test_cancelled_while_the_coordinator_is_not_there() -> None:
     with LocalJob(2) as job:
-        client = job.start([1])[0]
-        # What is imported starts threads of its own.
-        client.call("initialize", device_type="SIM", num_clients=1, jobs="127.0.0.1:1", client_id=0).value()
-        client.call("shutdown").value()
-        before = client.call("resources").value()
+        job.start()
+        before = job.resources()[1]
+        client = job.clients[1]
         call = client.call("initialize", device_type="SIM")
         client.call("reach", phases=["connect"]).value()
         client.call("cancel", number=call.number).value()
         assert call.error().error == "CancelledError"
-        assert client.call("resources").value()["threads"] == before["threads"]
+        assert client.call("resources", expected=before).value() == before
         assert client.call("initialize", device_type="SIM", num_clients=1, jobs="127.0.0.1:1", client_id=0).value()
 
 
@@ -65,9 +63,8 @@ def test_cancelled_at_any_moment_and_retried_on_the_same_ports() -> None:
     """The moment is drawn from the whole of a bring-up, so that every phase has its share."""
     rng = random.Random(20)
     with LocalJob(3) as job:
-        job.initialize(device_type="SIM")
-        _shut_down(job)
-        before = [call.value() for call in job.call("resources")]
+        job.start()
+        before = job.resources()
         for _ in range(40):
             victim = rng.randrange(3)
             calls = job.call("initialize", device_type="SIM")
@@ -76,9 +73,8 @@ def test_cancelled_at_any_moment_and_retried_on_the_same_ports() -> None:
                 tables = list(pool.map(_persist, job.clients.values(), calls))
             assert tables[0] == tables[1] == tables[2]
             _shut_down(job)
-        after = [call.value() for call in job.call("resources")]
-    assert [one["files"] for one in after] == [one["files"] for one in before]
-    assert [one["tasks"] for one in after] == [one["tasks"] for one in before]
+        after = [job.clients[c].call("resources", expected=before[c]).value() for c in range(3)]
+    assert after == before
 
 
 def _persist(client: LocalClient, call: Call) -> list[int]:

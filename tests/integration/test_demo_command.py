@@ -45,7 +45,7 @@ def test_four_clients_with_a_simulated_slice() -> None:
     assert found["topology"]["mesh_shape"] == [4, 4, 1, 2]
     coordinates = [one for client in found["topology"]["device_coordinates"] for one in client]
     assert [device["location"] for device in found["devices"]] == coordinates
-    assert PHASES <= {phase["phase"] for phase in found["timeline"]}
+    assert {phase["phase"] for phase in found["timeline"]} >= PHASES
     assert found["all_reduce"] == [4, 10, 32]
     assert 0 < found["seconds"] < 60
     assert found["seconds"] == max(client["up_after"] for client in found["clients"])
@@ -80,6 +80,7 @@ def test_what_a_person_sees() -> None:
 
 def test_a_long_list_of_devices_is_shortened() -> None:
     done = demo("-n", "2", BRINGUP_SIM_TOPOLOGY="8x8x1x2")
+    assert (done.returncode, done.stderr) == (0, "")
     assert "and 108 more" in done.stdout
     assert len(done.stdout.splitlines()) < 70
 

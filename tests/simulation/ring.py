@@ -12,7 +12,7 @@ import numpy.typing as npt
 from bringup.devices.base import LocalDevice
 from bringup.errors import TopologyError
 from bringup.runtime.machines import events as ev
-from bringup.runtime.machines.core_ids import check_counts, own_counts, own_rows, table_of
+from bringup.runtime.machines.core_ids import CoreTable, check_counts, own_counts, own_rows, table_of
 from bringup.transport.messages import MemberInfo
 
 if TYPE_CHECKING:
@@ -64,13 +64,15 @@ class RingEnd:
         if self._breaks:
             self._break_collective()
 
-    def merged(self, outcome: ev.CoreTable | TopologyError) -> None:
+    def merged(self, outcome: CoreTable | TopologyError) -> None:
         """The merge is done here."""
         if self._merging is None or self.is_closed:
             return
         tag, self._merging = self._merging, None
-        failed = isinstance(outcome, TopologyError)
-        self.process.tell_peer(ev.MergeFailed(tag, outcome) if failed else ev.Merged(tag, outcome))
+        if isinstance(outcome, TopologyError):
+            self.process.tell_peer(ev.MergeFailed(tag, outcome))
+        else:
+            self.process.tell_peer(ev.Merged(tag, outcome))
 
     def close(self) -> None:
         """End both links."""

@@ -83,7 +83,7 @@ def test_a_seed_decides_everything() -> None:
 
 
 def test_the_hash_seed_decides_nothing() -> None:
-    script = f"from tests.simulation.test_bring_up import trace_of; print(*map(trace_of, range(8)))"
+    script = "from tests.simulation.test_bring_up import trace_of; print(*map(trace_of, range(8)))"
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     traces = {
         subprocess.run(

@@ -8,7 +8,7 @@ from bringup.errors import BarrierTimeoutError, PeerFailedError
 from bringup.runtime.machines import events as ev
 from bringup.runtime.machines.phases import Phase
 
-from .test_faults import N, ROUND_TRIP, VICTIM, assert_all_blame, run_into, wish_leave
+from .test_faults import ROUND_TRIP, VICTIM, N, assert_all_blame, run_into, wish_leave
 from .wire import DELAY_MAX
 from .world import World
 

@@ -127,12 +127,12 @@ def _dtensor(place: Place, station: Station) -> None:
 BRINGUP = Measured(
     "bringup",
     ("bringup", "bringup.runtime.initialize", "bringup.transport.network", "bringup.devices.sim", "uvloop"),
-    ("bringup", "grpcio", "protobuf", "numpy", "uvloop"),
+    ("grpcio", "protobuf", "numpy", "uvloop"),
     _bringup,
 )
 JAX = Measured("jax", ("jax", "jax.distributed"), ("jax", "jaxlib"), _jax)
 TORCH = Measured("torch gloo", ("torch", "torch.distributed"), ("torch",), _torch)
-DTENSOR = Measured("tensorflow dtensor", ("tensorflow",), ("tensorflow", "tensorflow-cpu"), _dtensor)
+DTENSOR = Measured("tf dtensor", ("tensorflow",), ("tensorflow", "tensorflow-cpu"), _dtensor)
 
 LIBRARIES: Mapping[str, Measured] = {"BRINGUP": BRINGUP, "JAX": JAX, "TORCH": TORCH, "DTENSOR": DTENSOR}
 

@@ -16,6 +16,8 @@ import click
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from .... import __version__
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -79,7 +81,8 @@ def startup_table(rows: Sequence[Row], reference: str) -> Table:
         reference: The library whose median the last ratio takes for one.
     """
     table = _table("From the release to the last client's return, in ms", "clients", "library")
-    table.add_column(f"vs {reference}", justify="right")
+    table.add_column("ratio", justify="right", no_wrap=True)
+    table.caption = f"max/med: maximum / median; ratio: median / {reference}'s median"
     medians = {row.clients: statistics.median(row.seconds) for row in rows if row.library == reference and row.seconds}
     for row, following in zip_longest(rows, rows[1:]):
         base = medians.get(row.clients)
@@ -98,8 +101,8 @@ def process_table(rows: Sequence[Row]) -> Table:
 
 
 def _table(title: str, *labels: str) -> Table:
-    table = Table(*labels, title=title, box=SIMPLE_HEAD)
-    for heading in ("median", "min", "max", "max/median", "failed"):
+    table = Table(*labels, title=title, box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("median", "min", "max", "max/med", "failed"):
         table.add_column(heading, justify="right", no_wrap=True)
     return table
 
@@ -134,8 +137,8 @@ def _cpu_model() -> str:
 
 
 def versions_of(libraries: Iterable[Measured]) -> dict[str, str]:
-    """The versions of the packages that matter to the libraries, as far as they are installed."""
-    found: dict[str, str] = {}
+    """The versions of bringup and of the packages that matter to the libraries, as far as they are installed."""
+    found = {"bringup": __version__}
     for library in libraries:
         for name in library.distributions:
             try:

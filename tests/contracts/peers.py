@@ -1,0 +1,128 @@
+"""A job whose peers all run on one event loop, with simulated devices: the drivers, without threads or processes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from bringup.devices.base import BackendConfig
+from bringup.devices.sim import SimBackend
+from bringup.devices.thread import BackendThread
+from bringup.runtime.drivers.coordinator import CoordinatorDriver
+from bringup.runtime.drivers.peer import CoordinationPeer
+from bringup.runtime.latch import Latch
+from bringup.runtime.machines import events as ev
+from bringup.runtime.machines.coordinator import CoordinatorConfig, CoordinatorMachine
+from bringup.runtime.machines.peer import PeerConfig, PeerMachine
+
+from .places import JOB_ID, Place
+
+__all__ = ["JobOfPeers", "job_of_peers"]
+
+
+class JobOfPeers:
+    """The peers of one job; each runs from `start` until it ends or the job is closed.
+
+    Args:
+        environment: the settings of the SIM backends.
+        settings: fields of `PeerConfig`.
+    """
+
+    def __init__(
+        self, place: Place, num_clients: int, environment: Mapping[str, str] | None = None, **settings: Any
+    ) -> None:
+        self.peers: dict[int, CoordinationPeer] = {}
+        self.runs: dict[int, asyncio.Task[None]] = {}
+        self._place = place
+        self._num_clients = num_clients
+        self._environment = environment or {}
+        self._settings: dict[str, Any] = {
+            "initialization_timeout": 10.0,
+            "heartbeat_interval": 0.2,
+            "heartbeat_timeout": 5.0,
+            "shutdown_timeout": 5.0,
+        } | settings
+
+    def start(self, *client_ids: int) -> None:
+        """Start some clients, or all."""
+        for client_id in client_ids or range(self._num_clients):
+            peer = self.peers[client_id] = self._make(client_id)
+            self.runs[client_id] = asyncio.create_task(peer.run())
+
+    async def ups(self) -> list[ev.Up]:
+        """Wait until all that were started are up."""
+        ups = await asyncio.gather(*(peer.up.wait() for peer in self.peers.values()))
+        return [up for up in ups if up is not None]
+
+    async def failures(self, *, but: tuple[int, ...] = ()) -> list[BaseException]:
+        """Wait until all that were started, but some, have failed."""
+        return await asyncio.gather(*(peer.failed.wait() for i, peer in self.peers.items() if i not in but))
+
+    async def all_have_registered_but(self, *absent: int) -> None:
+        """Wait until all that were started know that only `absent` are still to come."""
+        while any(set(peer.machine.progress(0.0).missing) != set(absent) for peer in self.peers.values()):  # noqa: ASYNC110 - pure: it tells nobody
+            await asyncio.sleep(0.001)
+
+    async def leave(self) -> list[tuple[int, ...]]:
+        """Shut all down; returns whom each missed."""
+        return await asyncio.gather(*(peer.leave() for peer in self.peers.values()))
+
+    def _make(self, client_id: int) -> CoordinationPeer:
+        network = self._place.peer(client_id)
+        coordinator = None
+        if client_id == 0:
+            machine = CoordinatorMachine(self._coordinator_config())
+            coordinator = CoordinatorDriver(machine, network, time.monotonic)
+        config = BackendConfig(client_id=client_id, num_clients=self._num_clients, environment=self._environment)
+        return CoordinationPeer(
+            PeerMachine(self._peer_config(client_id), time.monotonic()),
+            up=Latch(),
+            failed=Latch(),
+            backend=BackendThread(SimBackend(config), name=f"devices-{client_id}", client_id=client_id),
+            network=network,
+            coordinator=coordinator,
+            advertise_host=None,
+            device_timeout=10.0,
+            health_interval=30.0,
+            clock=time.monotonic,
+        )
+
+    def _coordinator_config(self) -> CoordinatorConfig:
+        return CoordinatorConfig(
+            num_clients=self._num_clients,
+            job_name="worker",
+            job_id=JOB_ID,
+            heartbeat_interval=self._settings["heartbeat_interval"],
+            heartbeat_timeout=self._settings["heartbeat_timeout"],
+        )
+
+    def _peer_config(self, client_id: int) -> PeerConfig:
+        return PeerConfig(
+            client_id=client_id,
+            num_clients=self._num_clients,
+            job_name="worker",
+            coordinator_address=str(self._place.coordinator),
+            addresses=None,
+            device_type="SIM",
+            incarnation=1000 + client_id,
+            hostname=f"host-{client_id}",
+            pid=client_id,
+            package_version="0",
+            **self._settings,
+        )
+
+
+@contextlib.asynccontextmanager
+async def job_of_peers(place: Place, num_clients: int, **settings: Any) -> AsyncIterator[JobOfPeers]:
+    """Yield a job, and end what is left of it afterwards."""
+    job = JobOfPeers(place, num_clients, **settings)
+    try:
+        yield job
+    finally:
+        for client_id, running in job.runs.items():
+            if not running.done():
+                job.peers[client_id].abort(RuntimeError("the test is over"))
+        await asyncio.gather(*job.runs.values())

@@ -1,0 +1,257 @@
+"""Whole peers and their coordinator on one event loop, over every network."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import numpy as np
+import pytest
+
+from bringup.devices.sim_slice import SimSlice, default_shape
+from bringup.errors import (
+    BarrierTimeoutError,
+    ConfigurationError,
+    CoordinatorLostError,
+    DeviceInitializationError,
+    NotInitializedError,
+    PeerFailedError,
+    RegistrationRefusedError,
+    RendezvousTimeoutError,
+    TopologyError,
+)
+
+from .peers import JobOfPeers, job_of_peers
+from .places import PLACES, MemoryPlace, Place, run
+
+N = 8
+VICTIM = 3
+
+
+@pytest.fixture(params=PLACES)
+def place(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+async def brought_up(job: JobOfPeers) -> None:
+    job.start()
+    await job.ups()
+
+
+def assert_blame(errors: list[BaseException], client_id: int, cause: str) -> None:
+    for error in errors:
+        assert isinstance(error, PeerFailedError)
+        assert error.client_id == client_id
+        assert cause in error.cause
+
+
+@pytest.mark.parametrize("size", [1, 2, N])
+def test_all_come_up_with_equal_tables_and_leave(place: str, size: int) -> None:
+    async def test(place: Place) -> None:
+        async with job_of_peers(place, size) as job:
+            job.start()
+            ups = await job.ups()
+            part = SimSlice(default_shape(size), size)
+            expected = [core for client_id in range(size) for core in part.core_ids(client_id)]
+            assert len(ups) == size
+            assert len({up.table.digest for up in ups}) == 1
+            assert ups[0].table.core_ids.tolist() == expected
+            assert [member.client_id for member in ups[-1].members] == list(range(size))
+            assert await job.leave() == [()] * size
+
+    before = threading.active_count()
+    run(place, test)
+    assert threading.active_count() <= before + 1  # gRPC has one of its own, from its first use on
+
+
+def test_client_0_may_come_last(place: str) -> None:
+    async def test(place: Place) -> None:
+        async with job_of_peers(place, 4) as job:
+            job.start(3, 1, 2)
+            await asyncio.wait(list(job.runs.values()), timeout=0.1)
+            assert all("client 0" in p.machine.progress(p.clock()).waiting_for for p in job.peers.values())
+            job.start(0)
+            await job.ups()
+
+    run(place, test)
+
+
+def test_collectives_and_barriers_work_on_what_came_up(place: str) -> None:
+    async def test(place: Place) -> None:
+        async with job_of_peers(place, N) as job:
+            await brought_up(job)
+            totals = await asyncio.gather(
+                *(peer.all_reduce(np.full(5, client_id), "sum") for client_id, peer in job.peers.items())
+            )
+            assert all((total == sum(range(N))).all() for total in totals)
+            await asyncio.gather(*(peer.barrier("a", 5.0) for peer in job.peers.values()))
+            outcomes = await asyncio.gather(
+                *(peer.barrier("b", 0.1) for i, peer in job.peers.items() if i != VICTIM), return_exceptions=True
+            )
+            for outcome in outcomes:
+                assert isinstance(outcome, BarrierTimeoutError)
+                assert list(outcome.missing) == [VICTIM]
+
+    run(place, test)
+
+
+@pytest.mark.parametrize("victim", [0, VICTIM])
+def test_a_backend_that_fails_is_told_to_all(place: str, victim: int) -> None:
+    async def test(place: Place) -> None:
+        faults = {"BRINGUP_SIM_FAULT": f"{victim}:raise:no such chip", "BRINGUP_SIM_START_SECONDS": "0.3"}
+        async with job_of_peers(place, N, environment=faults) as job:
+            job.start()
+            assert_blame(await job.failures(but=(victim,)), victim, "DeviceInitializationError")
+            assert isinstance(await job.peers[victim].failed.wait(), DeviceInitializationError)
+
+    run(place, test)
+
+
+def test_a_backend_that_fails_before_its_client_has_registered_is_told_to_all(place: str) -> None:
+    async def test(place: Place) -> None:
+        async with job_of_peers(place, N, environment={"BRINGUP_SIM_FAULT": f"{VICTIM}:raise:no such chip"}) as job:
+            job.start(*(i for i in range(N) if i != VICTIM))
+            await job.all_have_registered_but(VICTIM)
+            job.start(VICTIM)
+            assert_blame(await job.failures(but=(VICTIM,)), VICTIM, "DeviceInitializationError")
+
+    run(place, test)
+
+
+def test_clients_that_claim_one_core_are_told(place: str) -> None:
+    async def test(place: Place) -> None:
+        async with job_of_peers(place, N, environment={"BRINGUP_SIM_FAULT": f"{VICTIM}:duplicate"}) as job:
+            job.start()
+            for error in await job.failures():
+                assert isinstance(error, TopologyError)
+                assert "client 0" in str(error)
+                assert f"client {VICTIM}" in str(error)
+
+    run(place, test)
+
+
+@pytest.mark.parametrize("victim", [0, VICTIM])
+def test_a_client_that_gives_up_says_why(place: str, victim: int) -> None:
+    async def test(place: Place) -> None:
+        async with job_of_peers(place, N) as job:
+            await brought_up(job)
+            job.peers[victim].abort(KeyboardInterrupt("by hand"))
+            assert_blame(await job.failures(but=(victim,)), victim, "KeyboardInterrupt: by hand")
+
+    run(place, test)
+
+
+@pytest.mark.parametrize("absent", [(), (1,)])
+def test_a_client_that_gives_up_during_bring_up_says_why(place: str, absent: tuple[int, ...]) -> None:
+    async def test(place: Place) -> None:
+        async with job_of_peers(place, N, environment={"BRINGUP_SIM_START_SECONDS": "5"}) as job:
+            job.start(*(i for i in range(N) if i not in absent))
+            await job.all_have_registered_but(*absent)
+            job.peers[VICTIM].abort(KeyboardInterrupt("by hand"))
+            assert_blame(await job.failures(but=(VICTIM,)), VICTIM, "KeyboardInterrupt: by hand")
+
+    run(place, test)
+
+
+def test_pending_calls_of_all_clients_raise_the_failure(place: str) -> None:
+    async def test(place: Place) -> None:
+        async with job_of_peers(place, N) as job:
+            await brought_up(job)
+            calls = [peer.barrier("never", None) for i, peer in job.peers.items() if i not in (VICTIM, 5)]
+            calls += [job.peers[5].all_reduce(np.zeros(3), "sum")]  # type: ignore[list-item]
+            pending = asyncio.gather(*calls, return_exceptions=True)
+            await asyncio.sleep(0)
+            job.peers[VICTIM].abort(ValueError("a bug"))
+            assert_blame([error for error in await pending if error], VICTIM, "ValueError: a bug")
+            with pytest.raises(PeerFailedError):
+                await job.peers[0].barrier("later", None)
+
+    run(place, test)
+
+
+def test_who_is_missing_at_the_deadline_is_named(place: str) -> None:
+    async def test(place: Place) -> None:
+        async with job_of_peers(place, N, initialization_timeout=0.5) as job:
+            job.start(*(i for i in range(N) if i not in (2, 5)))
+            for error in await job.failures():
+                assert isinstance(error, RendezvousTimeoutError)
+                assert list(error.missing) == [2, 5]
+
+    run(place, test)
+
+
+def test_a_taken_address_fails_client_0_at_once(place: str) -> None:
+    async def test(place: Place) -> None:
+        async with job_of_peers(place, 2) as job, job_of_peers(place, 2) as other:
+            job.start(0)
+            await job.all_have_registered_but(1)
+            other.start(0)
+            (error,) = await other.failures()
+            assert isinstance(error, ConfigurationError)
+            job.start(1)
+            await job.ups()
+
+    run(place, test)
+
+
+def test_a_client_of_another_job_is_refused(place: str) -> None:
+    async def test(place: Place) -> None:
+        async with job_of_peers(place, 2) as job, job_of_peers(place, 3) as other:
+            job.start(0)
+            other.start(1)
+            (error,) = await other.failures()
+            assert isinstance(error, RegistrationRefusedError)
+            assert (error.field, error.ours, error.theirs) == ("num_clients", "3", "2")
+            job.start(1)
+            await job.ups()
+
+    run(place, test)
+
+
+def test_a_job_can_be_formed_again_at_once(place: str) -> None:
+    async def test(place: Place) -> None:
+        for _ in range(2):
+            async with job_of_peers(place, 4) as job:
+                await brought_up(job)
+                await job.leave()
+                for running in job.runs.values():
+                    await running
+                with pytest.raises(NotInitializedError):
+                    await job.peers[1].barrier("too late", None)
+
+    run(place, test)
+
+
+@pytest.mark.parametrize("absent", [(), (1,)])
+def test_a_process_that_dies_is_told_to_all(absent: tuple[int, ...]) -> None:
+    async def test(place: MemoryPlace) -> None:
+        async with job_of_peers(place, N) as job:
+            job.start(*(i for i in range(N) if i not in absent))
+            await (job.all_have_registered_but(*absent) if absent else job.ups())
+            with place.hub.refuse(f"host-{VICTIM}:9000"):
+                assert_blame(await job.failures(but=(VICTIM,)), VICTIM, "process died")
+
+    run("memory", test)
+
+
+def test_a_client_that_is_cut_off_is_told_after_the_timeout() -> None:
+    async def test(place: MemoryPlace) -> None:
+        async with job_of_peers(place, N, heartbeat_timeout=0.6, heartbeat_interval=0.1) as job:
+            await brought_up(job)
+            with place.hub.cut(f"host-{VICTIM}:9000"):
+                assert_blame(await job.failures(but=(VICTIM,)), VICTIM, "no heartbeat for 0.")
+                assert isinstance(await job.peers[VICTIM].failed.wait(), CoordinatorLostError)
+
+    run("memory", test)
+
+
+def test_the_death_of_the_coordinator_is_told_to_all() -> None:
+    async def test(place: MemoryPlace) -> None:
+        async with job_of_peers(place, N) as job:
+            await brought_up(job)
+            with place.hub.refuse("host-0:9000"):
+                for error in await job.failures(but=(0,)):
+                    assert isinstance(error, CoordinatorLostError)
+
+    run("memory", test)

@@ -1,0 +1,205 @@
+"""The blocking wrapper, in this process and in scripts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import bringup
+from bringup.testing.job import LocalJob, free_ports
+
+ONE = {"jobs": "127.0.0.1:1", "client_id": 0}
+
+
+def test_local_mode_needs_no_network() -> None:
+    with bringup.sync.initialize("SIM", jobs=None) as system:
+        assert (system.client_id, system.num_clients, system.job_name) == (0, 1, "localhost")
+        assert system.jobs == ()
+        assert system.devices[0].name == "/job:localhost/replica:0/task:0/device:SIM:0"
+        array = np.arange(6, dtype=np.float32).reshape(2, 3)
+        np.testing.assert_array_equal(system.all_reduce(array), array)
+        system.barrier("alone")
+        assert not system.core_ids.flags.writeable
+        assert system.failure is None
+        assert [span.name for span in system.timeline] == [
+            "connect",
+            "devices",
+            "rendezvous",
+            "ring",
+            "merge",
+            "commit",
+        ]
+        assert system.members[0].pid == os.getpid()
+        assert repr(system) == "<SyncSystem client 0 of 1, 8 SIM devices, ready>"
+    with pytest.raises(bringup.NotInitializedError):
+        bringup.current()
+
+
+def test_one_system_at_a_time() -> None:
+    with bringup.sync.initialize("SIM", **ONE) as first:
+        with pytest.raises(bringup.AlreadyInitializedError, match="reset=True"):
+            bringup.sync.initialize("SIM", **ONE)
+        assert bringup.sync.current().job_id == first.job_id
+        with bringup.sync.initialize("CPU", reset=True, **ONE) as second:
+            assert bringup.current().device_type == "CPU"
+            assert second.job_id != first.job_id
+            with pytest.raises(bringup.NotInitializedError):
+                first.barrier("gone")
+        first.shutdown()
+
+
+def test_shutdown_can_be_called_again_and_from_two_threads() -> None:
+    system = bringup.sync.initialize("SIM", **ONE)
+    threads = [threading.Thread(target=system.shutdown) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
+    system.shutdown()
+
+
+def test_inside_a_running_loop() -> None:
+    async def notebook_cell() -> int:
+        with bringup.sync.initialize("SIM", **ONE) as system:
+            return len(system.devices)
+
+    assert asyncio.run(notebook_cell()) == 8
+
+
+def test_a_system_serves_any_loop() -> None:
+    system = asyncio.run(_initialize())
+    assert asyncio.run(_sum(system)) == 3
+    asyncio.run(system.shutdown())
+
+
+async def _initialize() -> bringup.System:
+    return await bringup.initialize("SIM", **ONE)
+
+
+async def _sum(system: bringup.System) -> int:
+    return int(await system.all_reduce(3))
+
+
+def test_arguments_are_checked_before_anything_is_started() -> None:
+    before = threading.active_count()
+    for wrong in (
+        {"on_failure": "explode"},
+        {"heartbeat_timeout": 0.1},
+        {"heartbeat_timout": 1.0},
+        {"jobs": "a:1,b:2"},
+        {"local_device_ids": [0, 0]},
+        {"jobs": "/bns/x/0:1,/bns/x/1:1", "client_id": 0},
+    ):
+        with pytest.raises(bringup.ConfigurationError):
+            bringup.sync.initialize("SIM", **wrong)
+    with pytest.raises(bringup.DeviceNotFoundError):
+        bringup.sync.initialize("TPU")
+    assert threading.active_count() == before
+
+
+def test_services_that_were_switched_off_say_so() -> None:
+    with (
+        bringup.sync.initialize("SIM", enable_coordination_service=False, **ONE) as system,
+        pytest.raises(bringup.ConfigurationError, match="enable_coordination_service=False"),
+    ):
+        system.barrier("none")
+
+
+def test_out_takes_the_result() -> None:
+    with bringup.sync.initialize("SIM", **ONE) as system:
+        out = np.zeros(3, np.int32)
+        assert system.all_reduce(np.array([1, 2, 3], np.int32), out=out) is out
+        assert out.tolist() == [1, 2, 3]
+        with pytest.raises(bringup.ConfigurationError, match="alike"):
+            system.all_reduce([1.5], out=out)
+        with pytest.raises(bringup.ConfigurationError, match="numeric"):
+            system.all_reduce(["text"])
+        with pytest.raises(bringup.ConfigurationError, match="xor"):
+            system.all_reduce([1], op="xor")
+
+
+def _python(code: str, **environment: str) -> subprocess.Popen[str]:
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("BRINGUP_")}
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**inherited, **environment},
+        cwd=os.path.dirname(sys.executable),
+    )
+
+
+def test_ctrl_c_interrupts_and_cleans_up() -> None:
+    port = free_ports(1)[0]
+    code = f"""
+import os, socket, threading, bringup
+from bringup.runtime import active
+def interrupt():
+    while (client := active.active()) is None or client.phase != "rendezvous":
+        threading.Event().wait(0.01)
+    os.kill(os.getpid(), {int(signal.SIGINT)})
+threading.Thread(target=interrupt, daemon=True).start()
+try:
+    bringup.sync.initialize("SIM", jobs="127.0.0.1:{port},127.0.0.1:1", client_id=0)
+except KeyboardInterrupt:
+    socket.create_server(("127.0.0.1", {port})).close()
+    print("interrupted", [t.name for t in threading.enumerate() if t.name.startswith("bringup")])
+"""
+    process = _python(code)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out.strip()) == (0, "interrupted []"), err
+
+
+def test_an_interpreter_that_ends_without_shutdown_says_goodbye() -> None:
+    with LocalJob(2) as job:
+        job.initialize(device_type="SIM")
+        failed = job.clients[0].call("wait_failed")
+        job.clients[1].call("exit", status=3)
+        told = failed.value()
+        assert job.clients[1].wait() == 3
+    assert told["attributes"]["client_id"] == 1
+    assert "without shutdown()" in told["text"]
+
+
+def test_an_exception_in_the_body_ends_the_job_for_all_with_its_cause() -> None:
+    with LocalJob(2) as job:
+        job.start([0])
+        waiting = job.clients[0].call("initialize", device_type="SIM")
+        code = """
+import bringup
+with bringup.sync.initialize("SIM") as system:
+    raise ZeroDivisionError("step 12")
+"""
+        process = _python(code, BRINGUP_JOBS=",".join(job.jobs), BRINGUP_CLIENT_ID="1")
+        waiting.value()
+        told = job.clients[0].call("wait_failed").value()
+        _, err = process.communicate(timeout=30)
+    assert "ZeroDivisionError: step 12" in told["text"]
+    assert "ZeroDivisionError: step 12" in err
+    assert process.returncode == 1
+
+
+def test_on_failure_exit_ends_the_process_with_status_70() -> None:
+    with LocalJob(2) as job:
+        job.start()
+        calls = [
+            job.clients[0].call("initialize", device_type="SIM"),
+            job.clients[1].call("initialize", device_type="SIM", on_failure="exit"),
+        ]
+        for call in calls:
+            call.value()
+        # Stuck in a call that never looks at its loop.
+        job.clients[1].call("block", seconds=60.0)
+        job.clients[0].kill()
+        assert job.clients[1].wait() == 70
+        job.clients[1].close()
+        assert "client 0" in job.clients[1].log.splitlines()[-1]

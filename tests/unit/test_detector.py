@@ -1,0 +1,72 @@
+"""How silence is judged."""
+
+from __future__ import annotations
+
+import pytest
+
+from bringup.runtime.machines.detector import Detector
+
+TIMEOUT, INTERVAL = 10.0, 1.0
+
+
+def listened(until: float, *heard: tuple[int, float], sleeps: tuple[float, float] | None = None) -> Detector:
+    """Return a detector that has been awake every interval up to `until`, but not between `sleeps`."""
+    detector = Detector(TIMEOUT, INTERVAL)
+    moments = sorted({float(second) for second in range(int(until) + 1)} | {when for _, when in heard})
+    for moment in moments:
+        if sleeps is None or not sleeps[0] < moment < sleeps[1]:
+            detector.awake(moment)
+        for client_id, when in heard:
+            if when == moment:
+                detector.heard(client_id, moment)
+    return detector
+
+
+def test_nobody_is_silent_before_the_timeout() -> None:
+    detector = listened(10.0, (1, 0.5))
+    assert detector.silent(10.4) == []
+    assert detector.silent(10.5) == [(1, 10.0)]
+
+
+def test_the_most_overdue_comes_first() -> None:
+    detector = listened(20.0, (1, 2.0), (2, 1.0), (3, 18.0), (1, 3.0))
+    assert detector.silent(20.0) == [(2, 19.0), (1, 17.0)]
+    assert detector.overdue(20.0, 1.5) == [(2, 19.0), (1, 17.0), (3, 2.0)]
+    assert detector.age(3, 20.0) == 2.0
+
+
+def test_who_is_forgotten_is_not_judged() -> None:
+    detector = listened(20.0, (1, 1.0))
+    detector.forget(1)
+    detector.forget(2)
+    assert detector.silent(20.0) == []
+    assert detector.deadline() is None
+
+
+@pytest.mark.parametrize("length", [2.5, 20.0, 3600.0])
+def test_a_judge_that_slept_blames_nobody_until_it_has_listened_for_a_full_timeout(length: float) -> None:
+    detector = listened(4.0, (1, 4.0))
+    woke = 4.0 + length
+    for second in range(10):
+        detector.awake(woke + second)
+        assert detector.silent(woke + second) == []
+    detector.awake(woke + 10.0)
+    assert [client_id for client_id, _ in detector.silent(woke + 10.0)] == [1]
+
+
+def test_a_judge_that_is_a_little_late_still_judges() -> None:
+    detector = listened(9.0, (1, 0.0))
+    detector.awake(10.9)
+    assert detector.silent(10.9) == [(1, 10.9)]
+
+
+def test_it_asks_to_be_woken_when_silence_becomes_death_and_every_interval_until_then() -> None:
+    detector = listened(3.0, (1, 2.0))
+    assert detector.deadline() == 4.0
+    detector = listened(11.0, (1, 2.0))
+    detector.awake(11.5)
+    assert detector.deadline() == 12.0
+
+
+def test_it_sleeps_while_there_is_nobody_to_judge() -> None:
+    assert listened(3.0).deadline() is None
