@@ -30,7 +30,6 @@ from ...transport.messages import (
     Goodbye,
     Heartbeat,
     HeartbeatAck,
-    KindRun,
     Leave,
     MemberInfo,
     MemberUpdate,
@@ -46,6 +45,7 @@ from . import events as ev
 from .barriers import Barriers, Released, TimedOut, Waiter
 from .detector import Detector
 from .ids import format_ids, pack_ids
+from .kinds import join_runs
 from .phases import Phase, furthest_behind, slowest
 from .verdicts import JOB_WIDE_ERRORS, RENDEZVOUS_TIMEOUT
 
@@ -247,7 +247,7 @@ class CoordinatorMachine:
         for other in self._members.values():
             other.phase = Phase.READY
         spans = slowest([span for _, report in all_ready for span in report.spans])
-        return [self._to_all(Commit(_join_runs(report.kinds for _, report in all_ready), spans))]
+        return [self._to_all(Commit(join_runs(report.kinds for _, report in all_ready), spans))]
 
     def _disagreement(self, by_digest: dict[bytes, list[int]]) -> Effects:
         odd = min(by_digest.values(), key=len)
@@ -385,13 +385,3 @@ class CoordinatorMachine:
 
 def _process(register: Register) -> str:
     return f"process {register.pid} on host {register.hostname}"
-
-
-def _join_runs(runs: Iterable[tuple[KindRun, ...]]) -> tuple[KindRun, ...]:
-    joined: list[KindRun] = []
-    for run in (run for of_client in runs for run in of_client):
-        if joined and joined[-1].kind == run.kind:
-            joined[-1] = KindRun(run.kind, joined[-1].count + run.count)
-        else:
-            joined.append(run)
-    return tuple(joined)

@@ -16,10 +16,9 @@ goodbye with the cause, and the coordinator tells the others.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, replace
 
 from ...devices.base import LocalDevice
-from ...errors import BarrierTimeoutError, BringupError, ConfigurationError, PeerFailedError
+from ...errors import BringupError, ConfigurationError
 from ...transport.messages import (
     PROTOCOL_VERSION,
     BarrierFailed,
@@ -32,7 +31,6 @@ from ...transport.messages import (
     Goodbye,
     Heartbeat,
     HeartbeatAck,
-    KindRun,
     Leave,
     MemberUpdate,
     Ready,
@@ -44,60 +42,18 @@ from ...transport.messages import (
 from . import events as ev
 from .core_ids import CoreTable
 from .detector import Detector
-from .ids import format_ids, unpack_ids
-from .phases import Phase, Timeline, furthest_behind
-from .verdicts import (
-    RENDEZVOUS_TIMEOUT,
-    coordinator_lost,
-    goodbye_cause,
-    name_clients,
-    of_refusal,
-    of_verdict,
-    rendezvous_timeout,
-)
+from .ids import unpack_ids
+from .kinds import runs_of
+from .knowledge import COORDINATOR, Knowledge, PeerConfig
+from .phases import Phase, Progress, Timeline
+from .verdicts import goodbye_cause, of_refusal
 
 __all__ = ["PeerConfig", "PeerMachine", "Progress"]
 
-_COORDINATOR = 0
 _PHASE_REPORT_DELAY = 0.05
 _FRESH_NEWS_BEFORE_DEADLINE = 0.25
 _LEAVE_GRACE = 1.0
 _PATIENCE_TO_TELL = 2.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PeerConfig:
-    """What a peer knows from the start; durations in seconds.
-
-    Attributes:
-        addresses: the address of every client, or `None` where only the coordinator's is known.
-        incarnation: drawn at random when the peer was made, 64 bits.
-    """
-
-    client_id: int
-    num_clients: int
-    job_name: str
-    coordinator_address: str
-    addresses: tuple[str, ...] | None
-    device_type: str
-    incarnation: int
-    hostname: str
-    pid: int
-    package_version: str
-    initialization_timeout: float
-    heartbeat_interval: float
-    heartbeat_timeout: float
-    shutdown_timeout: float
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a bring-up is; `missing` are the clients that have not registered, as far as is known."""
-
-    phase: Phase
-    elapsed: float
-    missing: dict[int, str]
-    waiting_for: str
 
 
 class _State(enum.Enum):
@@ -131,8 +87,7 @@ class PeerMachine:
         self._awaited: dict[type, ev.Tag] = {}
         self._detector = Detector(config.heartbeat_timeout, config.heartbeat_interval)
         self._initialization_deadline = now + config.initialization_timeout
-        self._dial_reason = ""
-        self._formed: Formed | None = None
+        self._knowledge = Knowledge(config, now)
         self._devices: tuple[LocalDevice, ...] | None = None
         self._is_linked = False
         self._table: CoreTable | None = None
@@ -141,10 +96,6 @@ class PeerMachine:
         self._beat_due: float | None = None
         self._beat_phase = Phase.CONNECT
         self._phase_changed_at: float | None = None
-        self._missing: tuple[int, ...] = ()
-        self._updates: dict[int, MemberUpdate] = {}
-        self._acked_at = now
-        self._overdue: dict[int, float] = {}
         self._barriers: dict[int, ev.WishBarrier] = {}
         self._suspected: tuple[float, int, str] | None = None
         self._held: tuple[float, BringupError] | None = None
@@ -170,7 +121,7 @@ class PeerMachine:
             case ev.Begin():
                 return self._begin(now)
             case ev.DialFailed(reason):
-                self._dial_reason = reason
+                self._knowledge.dial_reason = reason
             case ev.Connected(tag, link_address) if self._is_current(ev.Connect, tag):
                 return self._register(link_address)
             case ev.SessionLost(reason):
@@ -204,28 +155,29 @@ class PeerMachine:
         return []
 
     def _receive(self, message: CoordinatorMessage, now: float) -> Effects:
-        self._detector.heard(_COORDINATOR, now)
+        self._detector.heard(COORDINATOR, now)
         match message:
             case HeartbeatAck():
                 return self._on_ack(message, now)
             case Formed():
                 return self._on_formed(message, now)
             case Commit(kinds, spans) if self._state is _State.COMMITTING:
-                assert self._formed is not None
+                formed = self._knowledge.formed
+                assert formed is not None
                 assert self._table is not None
                 self._state = _State.UP
+                self._knowledge.commit()
                 self.timeline.leave(Phase.COMMIT, now)
-                # A commit is only sent when everybody is as far.
-                self._updates = {c: replace(update, phase=Phase.READY) for c, update in self._updates.items()}
-                return [ev.Up(self._formed.job_id, self._formed.members, self._table, kinds, spans)]
+                return [ev.Up(formed.job_id, formed.members, self._table, kinds, spans)]
             case Verdict():
-                return self._close(self._of_verdict(message))
+                return self._close(self._knowledge.of_verdict(message))
             case Refused():
                 return self._close(of_refusal(message, self.config.client_id, self.config.coordinator_address))
             case BarrierReleased(ticket) if self._barriers.pop(ticket, None):
                 return [ev.BarrierDone(ticket, None)]
             case BarrierFailed(ticket, missing) if wish := self._barriers.pop(ticket, None):
-                return [ev.BarrierDone(ticket, self._barrier_timeout(wish, missing))]
+                error = self._knowledge.barrier_timeout(wish.name, unpack_ids(missing))
+                return [ev.BarrierDone(ticket, error)]
             case Dismissed(missing) if self._state is _State.LEAVING:
                 self._state = _State.CLOSED
                 return [ev.Left(tuple(unpack_ids(missing)))]
@@ -237,15 +189,15 @@ class PeerMachine:
             return []
         self._detector.awake(now)
         if self._state in _BEFORE_UP and now >= self._initialization_deadline:
-            return self._fail(self._timed_out(""))
+            return self._fail(self._knowledge.timed_out(self.phase))
         if silent := self._detector.silent(now):
-            return self._close(self._lost(f"no heartbeat for {silent[0][1]:.1f} s"))
+            return self._close(self._knowledge.coordinator_lost(self.phase, f"no heartbeat for {silent[0][1]:.1f} s"))
         if self._held is not None and now >= self._held[0]:
             return self._fail(self._held[1])
         if self._suspected is not None and now >= self._suspected[0]:
-            return self._fail(self._unexplained(*self._suspected[1:]))
+            return self._fail(self._knowledge.link_broken(self.phase, *self._suspected[1:]))
         if self._leave_deadline is not None and now >= self._leave_deadline:
-            return self._close(self._lost("it did not answer the wish to shut down"))
+            return self._close(self._knowledge.coordinator_lost(self.phase, "it did not answer the wish to shut down"))
         due = self._heartbeat_due()
         return self._heartbeat(now) if due is not None and now >= due else []
 
@@ -283,21 +235,20 @@ class PeerMachine:
 
     def progress(self, now: float) -> Progress:
         """Return how far this client is, for a progress line."""
-        missing = self._missing_addresses()
-        laggards = self._laggards() if self._formed is not None else {}
-        return Progress(self.phase, self.timeline.elapsed(now), missing, self._waiting_for(missing, laggards))
+        known = self._knowledge
+        return Progress(self.phase, self.timeline.elapsed(now), known.missing(), known.waiting_for(self.phase))
 
     def update_of(self, client_id: int) -> MemberUpdate | None:
         """Return the last known phase and health of a client, where the coordinator has said any."""
         if client_id == self.config.client_id:
             return MemberUpdate(client_id, self.phase, *self._health)
-        return self._updates.get(client_id)
+        return self._knowledge.update_of(client_id)
 
     def age_of(self, client_id: int, now: float) -> float:
         """Return the seconds since a client is known to have been heard by the coordinator."""
         if client_id == self.config.client_id:
             return 0.0
-        return now - self._acked_at + self._overdue.get(client_id, 0.0)
+        return self._knowledge.age_of(client_id, now)
 
     # Steps.
 
@@ -333,19 +284,15 @@ class PeerMachine:
             self.timeline.leave(Phase.CONNECT, now)
             self.timeline.enter(Phase.RENDEZVOUS, now)
             self._beat_due = now + self.config.heartbeat_interval
-        self._missing = ack.missing
-        self._acked_at = now
-        self._overdue = {late.client_id: late.age for late in ack.overdue}
-        self._updates.update({update.client_id: update for update in ack.updates})
+        self._knowledge.acknowledge(ack, now)
         return []
 
     def _on_formed(self, formed: Formed, now: float) -> Effects:
         if self._state is not _State.WAITING:
             return []
         self._state = _State.BRINGING_UP
-        self._formed = formed
+        self._knowledge.formed = formed
         self._epoch = formed.epoch
-        self._missing = ()
         self.timeline.leave(Phase.RENDEZVOUS, now)
         self.timeline.enter(Phase.RING, now)
         own, size = self.config.client_id, self.config.num_clients
@@ -364,7 +311,7 @@ class PeerMachine:
         self.timeline.leave(Phase.MERGE, now)
         self.timeline.enter(Phase.COMMIT, now)
         assert self._devices is not None
-        kinds = _runs([device.kind for device in self._devices])
+        kinds = runs_of(device.kind for device in self._devices)
         return [ev.Send(Ready(table.digest, kinds, self.timeline.spans()))]
 
     def _enter_barrier(self, wish: ev.WishBarrier) -> Effects:
@@ -390,9 +337,9 @@ class PeerMachine:
     def _on_session_lost(self, reason: str) -> Effects:
         if self._state is _State.REGISTERING:
             self._state = _State.CONNECTING
-            self._dial_reason = reason
+            self._knowledge.dial_reason = reason
             return [ev.Connect(self._tag(ev.Connect))]
-        return self._close(self._lost(reason))
+        return self._close(self._knowledge.coordinator_lost(self.phase, reason))
 
     def _heartbeat(self, now: float) -> Effects:
         self._beat += 1
@@ -440,96 +387,6 @@ class PeerMachine:
             due = min(due, self._phase_changed_at + _PHASE_REPORT_DELAY)
         if self._state in _BEFORE_UP:
             last_news = self._initialization_deadline - _FRESH_NEWS_BEFORE_DEADLINE
-            if self._acked_at < last_news and self._beat_due - self.config.heartbeat_interval < last_news:
+            if self._knowledge.acked_at < last_news and self._beat_due - self.config.heartbeat_interval < last_news:
                 due = min(due, last_news)
         return due
-
-    def _address_of(self, client_id: int) -> str:
-        if self._formed is not None:
-            return self._formed.members[client_id].address
-        if self.config.addresses is not None:
-            return self.config.addresses[client_id]
-        return self.config.coordinator_address if client_id == _COORDINATOR else ""
-
-    def _missing_addresses(self) -> dict[int, str]:
-        if self._state in (_State.NEW, _State.CONNECTING, _State.REGISTERING):
-            return {_COORDINATOR: self.config.coordinator_address}
-        return {client_id: self._address_of(client_id) for client_id in unpack_ids(self._missing)}
-
-    def _laggards(self) -> dict[int, str]:
-        """Return the clients that everybody waits for, as far as is known, with the phase each is in."""
-        unknown = MemberUpdate(-1, Phase.RENDEZVOUS, True, "")
-        everybody = range(self.config.num_clients)
-        return furthest_behind({c: (self.update_of(c) or unknown).phase for c in everybody})
-
-    def _waiting_for(self, missing: dict[int, str], laggards: dict[int, str]) -> str:
-        if missing:
-            return name_clients(missing) + (f": {self._dial_reason}" if self._dial_reason else "")
-        if not laggards:
-            return ""
-        if self.config.client_id in laggards and self.phase is Phase.DEVICES:
-            return f"the {self.config.device_type} devices of this client"
-        return f"clients {format_ids(laggards)} in phase {next(iter(laggards.values()))}"
-
-    def _timed_out(self, reason: str) -> BringupError:
-        """Return the error for a bring-up that took too long, by what this client knows of the others."""
-        if self._formed is not None:
-            laggards = self._laggards()
-            missing = {client_id: self._address_of(client_id) for client_id in laggards}
-            return self._rendezvous_timeout(missing, f"waiting for {self._waiting_for({}, laggards)}; {reason}")
-        if self._state in (_State.CONNECTING, _State.REGISTERING):
-            reason = f"it hosts the coordinator, so nothing is known of the others; {self._dial_reason or reason}"
-        return self._rendezvous_timeout(self._missing_addresses(), reason)
-
-    def _rendezvous_timeout(self, missing: dict[int, str], reason: str) -> BringupError:
-        knows_only_itself = self._formed is None and _COORDINATOR in missing
-        present = [self.config.client_id] if knows_only_itself else range(self.config.num_clients)
-        return rendezvous_timeout(
-            self.config.num_clients,
-            self.config.initialization_timeout,
-            missing,
-            {client_id: self._address_of(client_id) for client_id in present if client_id not in missing},
-            reason.strip("; "),
-            came=self._formed is not None,
-        )
-
-    def _of_verdict(self, verdict: Verdict) -> BringupError:
-        if verdict.error == RENDEZVOUS_TIMEOUT:
-            missing = {client_id: self._address_of(client_id) for client_id in unpack_ids(verdict.missing)}
-            return self._rendezvous_timeout(missing, verdict.cause)
-        return of_verdict(verdict, self._address_of)
-
-    def _lost(self, cause: str) -> BringupError:
-        host = self._formed.members[_COORDINATOR].hostname if self._formed is not None else ""
-        return coordinator_lost(self.config.coordinator_address, host, self.phase, cause)
-
-    def _unexplained(self, client_id: int, cause: str) -> BringupError:
-        address = self._address_of(client_id)
-        return PeerFailedError(
-            f"the ring link with client {client_id} ({address}) broke in phase {self.phase}: {cause}; "
-            "the coordinator did not say why in time",
-            client_id=client_id,
-            address=address,
-            phase=self.phase,
-            cause=cause,
-        )
-
-    def _barrier_timeout(self, wish: ev.WishBarrier, packed: tuple[int, ...]) -> BringupError:
-        missing = {client_id: self._address_of(client_id) for client_id in unpack_ids(packed)}
-        phases = {self._updates[c].phase for c in missing if c in self._updates} - {Phase.READY}
-        return BarrierTimeoutError(
-            f"barrier {wish.name!r} timed out: {len(missing)} of {self.config.num_clients} clients did not come: "
-            f"{name_clients(missing)}{f' (in phase {chr(44).join(sorted(phases))})' if phases else ''}. "
-            "Look at what those clients are doing.",
-            missing=missing,
-        )
-
-
-def _runs(kinds: list[str]) -> tuple[KindRun, ...]:
-    runs: list[KindRun] = []
-    for kind in kinds:
-        if runs and runs[-1].kind == kind:
-            runs[-1] = KindRun(kind, runs[-1].count + 1)
-        else:
-            runs.append(KindRun(kind, 1))
-    return tuple(runs)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from ...transport.messages import Span
 
-__all__ = ["Phase", "Timeline", "furthest_behind", "slowest"]
+__all__ = ["Phase", "Progress", "Timeline", "furthest_behind", "slowest"]
 
 
 class Phase(enum.StrEnum):
@@ -22,6 +23,16 @@ class Phase(enum.StrEnum):
     READY = "ready"
     LEAVING = "leaving"
     CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a bring-up is; `missing` are the clients that have not registered, as far as is known."""
+
+    phase: Phase
+    elapsed: float
+    missing: dict[int, str]
+    waiting_for: str
 
 
 class Timeline:

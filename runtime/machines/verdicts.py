@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from ...errors import (
     BringupError,
@@ -16,7 +16,6 @@ from ...transport.messages import Refused, Verdict
 from .ids import format_ids, unpack_ids
 
 __all__ = [
-    "AddressOf",
     "coordinator_lost",
     "goodbye_cause",
     "name_clients",
@@ -24,9 +23,6 @@ __all__ = [
     "of_verdict",
     "rendezvous_timeout",
 ]
-
-AddressOf = Callable[[int], str]
-"""The address of a client, empty where it is not known."""
 
 JOB_WIDE_ERRORS: dict[str, type[BringupError]] = {"TopologyError": TopologyError}
 """Errors that are nobody's fault in particular: every client raises the same."""
@@ -38,11 +34,8 @@ _ADVICE_ABSENT = "Check that the missing clients were started, with these jobs a
 _ADVICE_SLOW = "Look at the logs of those clients, or give them a longer initialization_timeout."
 
 
-def of_verdict(verdict: Verdict, address_of: AddressOf) -> BringupError:
+def of_verdict(verdict: Verdict) -> BringupError:
     """Return the exception that `verdict` is."""
-    if verdict.error == RENDEZVOUS_TIMEOUT:
-        missing = tuple(unpack_ids(verdict.missing))
-        return RendezvousTimeoutError(verdict.cause, missing={c: address_of(c) for c in missing})
     if verdict.error in JOB_WIDE_ERRORS:
         return JOB_WIDE_ERRORS[verdict.error](verdict.cause)
     text = f"{_who(verdict)} failed in phase {verdict.phase}: {verdict.cause}"

@@ -40,6 +40,10 @@ def fields_in_proto(record: type) -> dict[str, FieldDescriptor]:
     return dict(getattr(bringup_pb2, record.__name__).DESCRIPTOR.fields_by_name)
 
 
+def name_of_message(field: Any) -> str:
+    return str(field.message_type.name)
+
+
 def is_unsigned(record: type, name: str) -> bool:
     return bool(fields_in_proto(record)[name].type == FieldDescriptor.TYPE_UINT64)
 
@@ -74,13 +78,13 @@ def test_every_field_is_in_the_proto_with_its_type_and_no_other(record: type) ->
         item = typing.get_args(hint)[0] if repeated else hint
         assert in_proto[name].is_repeated == repeated, name
         if dataclasses.is_dataclass(item):
-            assert in_proto[name].message_type.name == typing.cast(type, item).__name__
+            assert name_of_message(in_proto[name]) == typing.cast(type, item).__name__
         else:
             assert in_proto[name].type in SCALARS[item], name
 
 
 def test_the_envelope_carries_every_message_and_no_other() -> None:
-    carried = {field.message_type.name for field in bringup_pb2.Envelope.DESCRIPTOR.oneofs_by_name["body"].fields}
+    carried = {*map(name_of_message, bringup_pb2.Envelope.DESCRIPTOR.oneofs_by_name["body"].fields)}
     assert carried == {body.__name__ for body in BODIES}
     assert set(BODIES) == {*typing.get_args(ClientMessage), *typing.get_args(CoordinatorMessage)}
 
@@ -123,7 +127,11 @@ def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
 
 
 def test_text_that_is_not_utf8_is_refused() -> None:
-    data = bringup_pb2.Envelope(goodbye=bringup_pb2.Goodbye(cause="xyz")).SerializeToString().replace(b"xyz", b"\xff\xfe\xfd")
+    data = (
+        bringup_pb2.Envelope(goodbye=bringup_pb2.Goodbye(cause="xyz"))
+        .SerializeToString()
+        .replace(b"xyz", b"\xff\xfe\xfd")
+    )
     with pytest.raises(MalformedMessageError):
         decode(data)
 

@@ -23,8 +23,13 @@ JOB: Job = [[device(5, 0), device(2, 1)], [device(9, 2)], [device(0, 3), device(
 
 def merged(job: Job) -> tuple[Int32Array, Int32Array]:
     """Return counts and rows as the ring sums them up."""
-    counts = np.sum([own_counts(i, len(job), len(devices)) for i, devices in enumerate(job)], axis=0, dtype=np.int32)
-    rows = np.sum([own_rows(i, counts, devices) for i, devices in enumerate(job)], axis=0, dtype=np.int32)
+    counts = np.zeros(len(job), np.int32)
+    for client_id, devices in enumerate(job):
+        counts += own_counts(client_id, len(job), len(devices))
+    shares = [own_rows(client_id, counts, devices) for client_id, devices in enumerate(job)]
+    rows = np.zeros_like(shares[0])
+    for share in shares:
+        rows += share
     return counts, rows
 
 

@@ -45,7 +45,9 @@ def test_what_a_stranger_says_is_no_hello(purpose: int) -> None:
     assert decode_hello(data[:8] + bytes([purpose]) + data[9:]) is None
 
 
-@pytest.mark.parametrize("data", [bytes(REPLY_BYTES), b"bringup\x01\x00".ljust(REPLY_BYTES), b"bringup\x01\xff" + bytes(8)])
+@pytest.mark.parametrize(
+    "data", [bytes(REPLY_BYTES), b"bringup\x01\x00".ljust(REPLY_BYTES), b"bringup\x01\xff" + bytes(8)]
+)
 def test_what_a_stranger_answers_is_no_reply(data: bytes) -> None:
     assert decode_reply(data) is None
 

@@ -18,7 +18,8 @@ def test_equal_numbers_of_devices_make_one_array() -> None:
     topology = Topology([2, 1, 1, 2], TWO)
     coordinates = topology.device_coordinates
     assert isinstance(coordinates, np.ndarray)
-    assert (coordinates.shape, coordinates.dtype) == ((2, 2, 4), np.int32)
+    assert coordinates.shape == (2, 2, 4)
+    assert coordinates.dtype == np.int32
     assert topology.mesh_shape.tolist() == [2, 1, 1, 2]
     assert (topology.num_clients, topology.num_devices) == (2, 4)
 

@@ -99,7 +99,10 @@ def test_clients_are_named_with_addresses_while_they_are_few(addresses: dict[int
     [
         (KeyboardInterrupt(), "no further word"),
         (ValueError("a bug"), "a bug"),
-        (DeviceInitializationError("the GPU of client 2 did not start: no driver"), "the GPU of client 2 did not start"),
+        (
+            DeviceInitializationError("the GPU of client 2 did not start: no driver"),
+            "the GPU of client 2 did not start",
+        ),
         (PeerFailedError("a long text", client_id=1, cause="process died"), "process died"),
     ],
 )

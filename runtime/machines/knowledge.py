@@ -1,0 +1,175 @@
+"""What one client knows of the others, and how it says so when something goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from ...errors import BarrierTimeoutError, BringupError, PeerFailedError
+from ...transport.messages import Formed, HeartbeatAck, MemberUpdate, Verdict
+from .ids import format_ids, unpack_ids
+from .phases import Phase, furthest_behind
+from .verdicts import RENDEZVOUS_TIMEOUT, coordinator_lost, name_clients, of_verdict, rendezvous_timeout
+
+__all__ = ["COORDINATOR", "Knowledge", "PeerConfig"]
+
+COORDINATOR = 0
+"""The client that hosts the coordinator."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerConfig:
+    """What a peer knows from the start; durations in seconds.
+
+    Attributes:
+        addresses: the address of every client, or `None` where only the coordinator's is known.
+        incarnation: drawn at random when the peer was made, 64 bits.
+    """
+
+    client_id: int
+    num_clients: int
+    job_name: str
+    coordinator_address: str
+    addresses: tuple[str, ...] | None
+    device_type: str
+    incarnation: int
+    hostname: str
+    pid: int
+    package_version: str
+    initialization_timeout: float
+    heartbeat_interval: float
+    heartbeat_timeout: float
+    shutdown_timeout: float
+
+
+class Knowledge:
+    """Kept up to date by the peer's machine from what the coordinator says.
+
+    Attributes:
+        formed: the members, once all have registered.
+        acked_at: when the coordinator last answered.
+        dial_reason: why the coordinator cannot be reached, or could not.
+    """
+
+    def __init__(self, config: PeerConfig, now: float) -> None:
+        self._config = config
+        self.formed: Formed | None = None
+        self.acked_at = now
+        self.dial_reason = ""
+        self._is_registered = False
+        self._missing: tuple[int, ...] = ()
+        self._updates: dict[int, MemberUpdate] = {}
+        self._overdue: dict[int, float] = {}
+
+    def acknowledge(self, ack: HeartbeatAck, now: float) -> None:
+        """Take in an answer of the coordinator."""
+        self._is_registered = True
+        self.acked_at = now
+        self._missing = ack.missing
+        self._overdue = {late.client_id: late.age for late in ack.overdue}
+        self._updates.update({update.client_id: update for update in ack.updates})
+
+    def commit(self) -> None:
+        """Note that all are ready: only then does the coordinator commit."""
+        self._updates = {c: replace(update, phase=Phase.READY) for c, update in self._updates.items()}
+
+    def address_of(self, client_id: int) -> str:
+        """Return the address of a client, empty where it is not known."""
+        if self.formed is not None:
+            return self.formed.members[client_id].address
+        if self._config.addresses is not None:
+            return self._config.addresses[client_id]
+        return self._config.coordinator_address if client_id == COORDINATOR else ""
+
+    def update_of(self, client_id: int) -> MemberUpdate | None:
+        """Return what the coordinator last said of a client, if it said anything."""
+        return self._updates.get(client_id)
+
+    def age_of(self, client_id: int, now: float) -> float:
+        """Return the seconds since a client is known to have been heard by the coordinator."""
+        return now - self.acked_at + self._overdue.get(client_id, 0.0)
+
+    def missing(self) -> dict[int, str]:
+        """Return the clients that are not known to have registered, with their addresses."""
+        if self.formed is not None:
+            return {}
+        return self._with_addresses(unpack_ids(self._missing) if self._is_registered else [COORDINATOR])
+
+    def waiting_for(self, own_phase: Phase) -> str:
+        """Return whom or what this client waits for, as far as is known, or nothing."""
+        missing = self.missing()
+        if missing:
+            return name_clients(missing) + (f": {self.dial_reason}" if self.dial_reason else "")
+        if self.formed is None:
+            return ""
+        laggards = self._laggards(own_phase)
+        if self._config.client_id in laggards and own_phase is Phase.DEVICES:
+            return f"the {self._config.device_type} devices of this client"
+        return f"clients {format_ids(laggards)} in phase {next(iter(laggards.values()))}"
+
+    # Errors.
+
+    def timed_out(self, own_phase: Phase) -> BringupError:
+        """Return the error for a bring-up that took too long."""
+        if self.formed is not None:
+            laggards = self._with_addresses(self._laggards(own_phase))
+            return self._rendezvous_timeout(laggards, f"waiting for {self.waiting_for(own_phase)}")
+        if self._is_registered:
+            return self._rendezvous_timeout(self.missing(), "")
+        reason = f"it hosts the coordinator, so nothing is known of the others; {self.dial_reason or 'no answer'}"
+        return self._rendezvous_timeout(self.missing(), reason)
+
+    def of_verdict(self, verdict: Verdict) -> BringupError:
+        """Return the error that the coordinator's verdict is."""
+        if verdict.error == RENDEZVOUS_TIMEOUT:
+            return self._rendezvous_timeout(self._with_addresses(unpack_ids(verdict.missing)), verdict.cause)
+        return of_verdict(verdict)
+
+    def coordinator_lost(self, own_phase: Phase, cause: str) -> BringupError:
+        """Return the error for a coordinator that went without a word."""
+        host = self.formed.members[COORDINATOR].hostname if self.formed is not None else ""
+        return coordinator_lost(self._config.coordinator_address, host, own_phase, cause)
+
+    def link_broken(self, own_phase: Phase, client_id: int, cause: str) -> BringupError:
+        """Return the error for a ring link that broke, where the coordinator never said why."""
+        address = self.address_of(client_id)
+        return PeerFailedError(
+            f"the ring link with client {client_id} ({address}) broke in phase {own_phase}: {cause}; "
+            "the coordinator did not say why in time",
+            client_id=client_id,
+            address=address,
+            phase=own_phase,
+            cause=cause,
+        )
+
+    def barrier_timeout(self, name: str, missing: Iterable[int]) -> BringupError:
+        """Return the error for a barrier that not all reached."""
+        absent = self._with_addresses(missing)
+        phases = {self._updates[c].phase for c in absent if c in self._updates} - {Phase.READY}
+        where = f" (in phase {', '.join(sorted(phases))})" if phases else ""
+        return BarrierTimeoutError(
+            f"barrier {name!r} timed out: {len(absent)} of {self._config.num_clients} clients did not come: "
+            f"{name_clients(absent)}{where}. Look at what those clients are doing.",
+            missing=absent,
+        )
+
+    def _rendezvous_timeout(self, missing: dict[int, str], reason: str) -> BringupError:
+        present = range(self._config.num_clients) if self._is_registered else [self._config.client_id]
+        return rendezvous_timeout(
+            self._config.num_clients,
+            self._config.initialization_timeout,
+            missing,
+            self._with_addresses(client_id for client_id in present if client_id not in missing),
+            reason,
+            came=self.formed is not None,
+        )
+
+    def _laggards(self, own_phase: Phase) -> dict[int, str]:
+        """Return the clients that everybody waits for, as far as is known, with the phase they are in."""
+        phases: dict[int, str] = dict.fromkeys(range(self._config.num_clients), Phase.RENDEZVOUS)
+        phases.update({client_id: update.phase for client_id, update in self._updates.items()})
+        phases[self._config.client_id] = own_phase
+        return furthest_behind(phases)
+
+    def _with_addresses(self, client_ids: Iterable[int]) -> dict[int, str]:
+        return {client_id: self.address_of(client_id) for client_id in client_ids}

@@ -1,0 +1,314 @@
+"""The coordinator's decisions, one event at a time. Session number and client id are told apart by a hundred."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from bringup.runtime.machines import events as ev
+from bringup.runtime.machines.coordinator import CoordinatorConfig, CoordinatorMachine
+from bringup.transport.messages import (
+    BarrierFailed,
+    BarrierReleased,
+    ClientMessage,
+    Commit,
+    Dismissed,
+    EnterBarrier,
+    Formed,
+    Goodbye,
+    Heartbeat,
+    HeartbeatAck,
+    KindRun,
+    Leave,
+    Message,
+    Ready,
+    Refused,
+    Register,
+    Span,
+    Suspect,
+    Verdict,
+)
+from bringup.transport.ports import ProbeOutcome
+
+N = 3
+CONFIG = CoordinatorConfig(
+    num_clients=N, job_name="worker", job_id="ab" * 16, heartbeat_interval=1.0, heartbeat_timeout=10.0
+)
+ALL = tuple(range(100, 100 + N))
+BEAT = Heartbeat(1, "ready", True, "")
+
+
+def register(number: int, **other: Any) -> Register:
+    base = Register(
+        client_id=number,
+        num_clients=N,
+        job_name="worker",
+        protocol_version=1,
+        package_version="0",
+        incarnation=1000 + number,
+        address=f"h{number}:9000",
+        hostname=f"node-{number}",
+        pid=number,
+        link_address=f"h{number}:5000",
+        device_type="SIM",
+        heartbeat_interval=1.0,
+    )
+    return dataclasses.replace(base, **other)
+
+
+def ready(digest: bytes = b"same", **other: Any) -> Ready:
+    return dataclasses.replace(Ready(digest, (KindRun("SIM", 2),), ()), **other)
+
+
+def say(machine: CoordinatorMachine, client_id: int, message: ClientMessage, now: float = 0.0) -> list[Any]:
+    return list(machine.handle(ev.SessionMessage(100 + client_id, message), now))
+
+
+def end(machine: CoordinatorMachine, client_id: int, now: float = 0.0) -> list[Any]:
+    return list(machine.handle(ev.SessionEnded(100 + client_id, "it broke"), now))
+
+
+def answers(effects: list[Any], kind: type[Message]) -> list[Any]:
+    """Return the messages of one kind among the effects."""
+    return [effect.message for effect in effects if isinstance(effect, ev.Answer) and isinstance(effect.message, kind)]
+
+
+def verdict(effects: list[Any]) -> Verdict:
+    """Return the one verdict among the effects."""
+    (found,) = answers(effects, Verdict)
+    assert isinstance(found, Verdict)
+    return found
+
+
+def machine_with(*clients: int) -> CoordinatorMachine:
+    machine = CoordinatorMachine(CONFIG)
+    for client_id in clients:
+        say(machine, client_id, register(client_id))
+    return machine
+
+
+def running() -> CoordinatorMachine:
+    machine = machine_with(*range(N))
+    for client_id in range(N):
+        say(machine, client_id, ready())
+    return machine
+
+
+def listen(machine: CoordinatorMachine, until: int, *, silent: int) -> list[Any]:
+    """Let all but one client beat every second; returns what fell due."""
+    due: list[Any] = []
+    for second in range(1, until + 1):
+        due += machine.wake(float(second))
+        for client_id in set(range(N)) - {silent}:
+            say(machine, client_id, BEAT, float(second))
+    return due
+
+
+def test_a_registration_is_answered_with_who_is_missing() -> None:
+    machine = CoordinatorMachine(CONFIG)
+    (effect,) = say(machine, 1, register(1))
+    assert effect == ev.Answer((101,), HeartbeatAck(0, (0, 0, 2, 2), (), ()))
+
+
+def test_the_last_registration_forms_the_job_for_all() -> None:
+    machine = machine_with(2, 0)
+    effects = say(machine, 1, register(1))
+    (formed,) = answers(effects, Formed)
+    assert (formed.job_id, formed.epoch) == ("ab" * 16, 1)
+    assert [(m.client_id, m.incarnation, m.link_address) for m in formed.members] == [
+        (i, 1000 + i, f"h{i}:5000") for i in range(N)
+    ]
+    assert sorted(effects[-1].sessions) == list(ALL)
+
+
+@pytest.mark.parametrize(
+    ("other", "field", "yours", "ours"),
+    [
+        ({"protocol_version": 2}, "protocol_version", "2", "1"),
+        ({"job_name": "ps"}, "job_name", "'ps'", "'worker'"),
+        ({"num_clients": 4}, "num_clients", "4", "3"),
+        ({"client_id": 3}, "client_id", "3", "0 to 2"),
+        ({"client_id": -1}, "client_id", "-1", "0 to 2"),
+        ({"client_id": 0, "pid": 77}, "client_id", "process 77", "process 0 on host node-0"),
+        ({"device_type": "CPU"}, "device_type", "CPU", "SIM (client 0)"),
+        ({"heartbeat_interval": 10.0}, "heartbeat_interval", "10", "heartbeat_timeout=10"),
+    ],
+)
+def test_who_does_not_fit_is_refused_with_both_sides_values(
+    other: dict[str, Any], field: str, yours: str, ours: str
+) -> None:
+    machine = machine_with(0)
+    answer, close = machine.handle(ev.SessionMessage(500, register(1, **other)), 0.0)
+    assert isinstance(answer, ev.Answer)
+    assert isinstance(answer.message, Refused)
+    assert (answer.sessions, close) == ((500,), ev.CloseSession(500))
+    assert answer.message.field == field
+    assert yours in answer.message.yours
+    assert ours in answer.message.ours
+    assert answers(say(machine, 1, register(1)), HeartbeatAck), "the rightful client was shut out"
+
+
+def test_a_restarted_client_is_refused_by_its_incarnation() -> None:
+    machine = running()
+    effects = machine.handle(ev.SessionMessage(500, register(1, incarnation=5)), 0.0)
+    (refused,) = answers(list(effects), Refused)
+    assert (refused.field, f"{5:016x}" in refused.yours) == ("incarnation", True)
+
+
+def test_a_stranger_that_does_not_register_is_shown_the_door() -> None:
+    assert machine_with(0).handle(ev.SessionMessage(500, BEAT), 0.0) == [ev.CloseSession(500)]
+
+
+def test_equal_digests_commit_and_tell_kinds_and_the_slowest() -> None:
+    machine = machine_with(*range(N))
+    spans = [Span("ring", 0.0, duration, client_id) for client_id, duration in enumerate([1.0, 3.0, 2.0])]
+    for client_id in (2, 0):
+        assert say(machine, client_id, ready(spans=(spans[client_id],))) == []
+    effects = say(machine, 1, ready(spans=(spans[1],), kinds=(KindRun("SIM", 1), KindRun("odd", 1))))
+    (commit,) = answers(effects, Commit)
+    assert commit.kinds == (KindRun("SIM", 3), KindRun("odd", 1), KindRun("SIM", 2))
+    assert commit.spans == (spans[1],)
+    assert sorted(effects[-1].sessions) == list(ALL)
+
+
+def test_different_digests_fail_for_all_and_name_the_odd_one() -> None:
+    machine = machine_with(*range(N))
+    say(machine, 0, ready())
+    say(machine, 1, ready(b"other"))
+    found = verdict(say(machine, 2, ready()))
+    assert (found.error, found.client_id) == ("TopologyError", 1)
+    assert "clients 0, 2 hold" in found.cause
+    assert machine.is_closed
+
+
+def test_a_heartbeat_is_answered_with_news_once() -> None:
+    machine = running()
+    say(machine, 1, Heartbeat(7, "ready", False, "too hot"))
+    (first,) = answers(say(machine, 0, Heartbeat(8, "ready", True, "")), HeartbeatAck)
+    assert [(u.client_id, u.healthy, u.health) for u in first.updates if u.client_id == 1] == [(1, False, "too hot")]
+    (second,) = answers(say(machine, 0, Heartbeat(9, "ready", True, "")), HeartbeatAck)
+    assert (second.sequence, second.updates) == (9, ())
+
+
+def test_a_late_heartbeat_is_told_to_the_others() -> None:
+    machine = running()
+    listen(machine, 3, silent=2)
+    (ack,) = answers(say(machine, 0, BEAT, 3.0), HeartbeatAck)
+    assert [(late.client_id, late.age) for late in ack.overdue] == [(2, 3.0)]
+
+
+def test_silence_is_death_after_the_timeout() -> None:
+    machine = running()
+    assert listen(machine, 9, silent=1) == []
+    found = verdict(listen(machine, 10, silent=1)[:1])
+    assert (found.error, found.client_id, found.hostname) == ("PeerFailedError", 1, "node-1")
+    assert found.cause == "no heartbeat for 10.0 s"
+    assert machine.deadline() is None
+
+
+def test_a_coordinator_that_slept_blames_nobody() -> None:
+    machine = running()
+    listen(machine, 3, silent=-1)
+    assert machine.wake(500.0) == []
+    for client_id in range(N):
+        say(machine, client_id, BEAT, 500.1)
+    assert machine.wake(501.0) == []
+
+
+@pytest.mark.parametrize("clients", [range(N), range(N - 1)], ids=["formed", "forming"])
+def test_a_goodbye_is_a_verdict_for_all_with_its_cause(clients: range) -> None:
+    machine = machine_with(*clients)
+    effects = say(machine, 1, Goodbye("devices", "DeviceInitializationError", "no driver"))
+    found = verdict(effects)
+    assert (found.client_id, found.phase, found.address) == (1, "devices", "h1:9000")
+    assert found.cause == "DeviceInitializationError: no driver"
+    assert sorted(effects[0].sessions) == [100 + client_id for client_id in clients]
+
+
+def test_a_timeout_of_one_is_a_timeout_of_all() -> None:
+    found = verdict(say(machine_with(0, 2), 2, Goodbye("rendezvous", "RendezvousTimeoutError", "I waited")))
+    assert (found.error, found.missing) == ("RendezvousTimeoutError", (1, 1))
+
+
+def test_a_broken_session_is_evidence_and_a_refused_probe_is_proof() -> None:
+    machine = running()
+    (probe,) = end(machine, 1)
+    assert probe == ev.Probe(probe.tag, "h1:5000", 1001)
+    assert not machine.is_closed
+    found = verdict(list(machine.handle(ev.ProbeAnswered(probe.tag, ProbeOutcome.REFUSED, "h1:5000 refuses"), 0.1)))
+    assert found.client_id == 1
+    assert found.cause.startswith("process died (h1:5000 refuses; its connection")
+
+
+def test_a_replaced_process_has_died() -> None:
+    machine = running()
+    (probe,) = end(machine, 1)
+    found = verdict(list(machine.handle(ev.ProbeAnswered(probe.tag, ProbeOutcome.REPLACED, "another"), 0.1)))
+    assert found.cause.startswith("process died")
+
+
+def test_a_broken_link_has_its_far_end_probed_once() -> None:
+    machine = running()
+    (probe,) = say(machine, 0, Suspect(1, "reset"))
+    assert isinstance(probe, ev.Probe)
+    assert probe.incarnation == 1001
+    assert say(machine, 2, Suspect(1, "reset")) == []
+    assert say(machine, 2, Suspect(99, "nonsense")) == []
+
+
+def test_an_answer_to_no_question_is_dropped() -> None:
+    machine = running()
+    assert machine.handle(ev.ProbeAnswered((1, 999), ProbeOutcome.REFUSED, ""), 0.0) == []
+    assert not machine.is_closed
+
+
+def test_after_the_end_who_is_new_is_told_why_and_the_rest_is_sent_away() -> None:
+    machine = machine_with(0, 1)
+    say(machine, 1, Goodbye("devices", "ValueError", "a bug"))
+    effects = say(machine, 2, register(2))
+    assert (verdict(effects).client_id, effects[-1]) == (1, ev.CloseSession(102))
+    assert say(machine, 0, BEAT) == [ev.CloseSession(100)]
+    assert end(machine, 0) == []
+    assert machine.wake(1000.0) == []
+
+
+def test_a_barrier_releases_each_by_its_own_ticket() -> None:
+    machine = running()
+    assert say(machine, 0, EnterBarrier("a", 5, 0.0)) == []
+    assert say(machine, 2, EnterBarrier("a", 6, 0.0)) == []
+    assert say(machine, 1, EnterBarrier("a", 7, 0.0)) == [
+        ev.Answer((100,), BarrierReleased(5)),
+        ev.Answer((102,), BarrierReleased(6)),
+        ev.Answer((101,), BarrierReleased(7)),
+    ]
+
+
+def test_a_barrier_that_times_out_names_the_missing() -> None:
+    machine = running()
+    say(machine, 0, EnterBarrier("a", 5, 0.5))
+    assert machine.deadline() == 0.5
+    assert machine.wake(0.5) == [ev.Answer((100,), BarrierFailed(5, (1, 2)))]
+
+
+def test_all_leave_together() -> None:
+    machine = running()
+    assert say(machine, 0, Leave(30.0)) == []
+    assert say(machine, 1, Leave(30.0)) == []
+    assert end(machine, 1) == [], "who wants to leave may go"
+    (dismissal,) = say(machine, 2, Leave(30.0))
+    assert dismissal.message == Dismissed(())
+    assert machine.is_closed
+
+
+def test_who_does_not_leave_in_time_is_named_and_told() -> None:
+    machine = running()
+    say(machine, 0, Leave(0.5))
+    say(machine, 2, Leave(30.0))
+    assert machine.deadline() == 0.5
+    dismissal, news = machine.wake(0.5)
+    assert dismissal == ev.Answer((100, 102), Dismissed((1, 1)))
+    assert isinstance(news, ev.Answer)
+    assert (news.sessions, verdict([news]).client_id) == ((101,), 0)
+    assert "it shut down" in verdict([news]).cause

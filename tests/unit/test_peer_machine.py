@@ -1,0 +1,486 @@
+"""One client's decisions, one event at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bringup.devices.base import LocalDevice
+from bringup.errors import (
+    BarrierTimeoutError,
+    BringupError,
+    ConfigurationError,
+    CoordinatorLostError,
+    DeviceInitializationError,
+    PeerFailedError,
+    RegistrationRefusedError,
+    RendezvousTimeoutError,
+    TopologyError,
+)
+from bringup.runtime.machines import events as ev
+from bringup.runtime.machines.core_ids import CoreTable
+from bringup.runtime.machines.peer import PeerConfig, PeerMachine
+from bringup.runtime.machines.phases import Phase
+from bringup.transport.messages import (
+    BarrierFailed,
+    BarrierReleased,
+    ClientMessage,
+    Commit,
+    CoordinatorMessage,
+    Dismissed,
+    EnterBarrier,
+    Formed,
+    Goodbye,
+    Heartbeat,
+    HeartbeatAck,
+    KindRun,
+    Leave,
+    MemberInfo,
+    MemberUpdate,
+    Overdue,
+    Ready,
+    Refused,
+    Register,
+    Suspect,
+    Verdict,
+)
+
+N = 4
+CONFIG = PeerConfig(
+    client_id=1,
+    num_clients=N,
+    job_name="worker",
+    coordinator_address="h0:9000",
+    addresses=tuple(f"h{client_id}:9000" for client_id in range(N)),
+    device_type="SIM",
+    incarnation=1001,
+    hostname="node-1",
+    pid=77,
+    package_version="0",
+    initialization_timeout=30.0,
+    heartbeat_interval=1.0,
+    heartbeat_timeout=10.0,
+    shutdown_timeout=5.0,
+)
+MEMBERS = tuple(MemberInfo(i, f"h{i}:9000", f"node-{i}", i, 1000 + i, f"h{i}:5000") for i in range(N))
+FORMED = Formed("ab" * 16, 1, MEMBERS)
+DEVICES = (LocalDevice("SIM", 3), LocalDevice("SIM", 1), LocalDevice("odd", 2))
+TABLE = CoreTable(np.ones(N, np.int32), np.arange(N, dtype=np.int32), None, b"digest")
+VERDICT = Verdict("PeerFailedError", 2, "h2:9000", "node-2", "merge", "process died", (), ())
+
+
+class Script:
+    """A peer machine and what it asked for, with the tags by effect."""
+
+    def __init__(self) -> None:
+        self.machine = PeerMachine(CONFIG, 0.0)
+        self.now = 0.0
+        self.tags: dict[type, ev.Tag] = {}
+
+    def take(self, event: ev.PeerEvent, now: float | None = None) -> list[Any]:
+        self.now = self.now if now is None else now
+        return self._kept(self.machine.handle(event, self.now))
+
+    def hear(self, message: CoordinatorMessage, now: float | None = None) -> list[Any]:
+        return self.take(ev.Received(message), now)
+
+    def wake(self, now: float) -> list[Any]:
+        self.now = now
+        return self._kept(self.machine.wake(now))
+
+    def pass_time(self, until: float) -> list[Any]:
+        """Wake the machine whenever it asks for it."""
+        effects: list[Any] = []
+        while (due := self.machine.deadline()) is not None and due <= until:
+            effects += self.wake(due)
+        return effects
+
+    def _kept(self, effects: list[Any]) -> list[Any]:
+        for effect in effects:
+            if (tag := getattr(effect, "tag", None)) is not None:
+                self.tags[type(effect)] = tag
+        return effects
+
+
+def begun() -> Script:
+    script = Script()
+    script.take(ev.Begin())
+    return script
+
+
+def registering() -> Script:
+    script = begun()
+    script.take(ev.Connected(script.tags[ev.Connect], "h1:5000"))
+    return script
+
+
+def waiting(*missing: int) -> Script:
+    script = registering()
+    script.hear(HeartbeatAck(0, missing, (), ()))
+    return script
+
+
+def formed() -> Script:
+    script = waiting()
+    script.hear(FORMED)
+    return script
+
+
+def merging() -> Script:
+    script = formed()
+    script.take(ev.RingConnected(script.tags[ev.ConnectRing]))
+    script.take(ev.BackendStarted(script.tags[ev.StartBackend], DEVICES))
+    return script
+
+
+def committing() -> Script:
+    script = merging()
+    script.take(ev.Merged(script.tags[ev.Merge], TABLE))
+    return script
+
+
+def up() -> Script:
+    script = committing()
+    script.hear(Commit((KindRun("SIM", 4),), ()))
+    return script
+
+
+def leaving() -> Script:
+    script = up()
+    script.take(ev.WishLeave())
+    return script
+
+
+STAGES = [begun, registering, waiting, formed, merging, committing, up, leaving]
+
+
+def sent(effects: list[Any]) -> list[ClientMessage]:
+    return [effect.message for effect in effects if isinstance(effect, ev.Send)]
+
+
+def failure(effects: list[Any]) -> BaseException:
+    """Return what the machine failed with, which must be the last that it asks for."""
+    assert isinstance(effects[-1], ev.Failed)
+    return effects[-1].error
+
+
+def test_search_and_devices_begin_at_once() -> None:
+    assert [type(effect) for effect in Script().take(ev.Begin())] == [ev.Connect, ev.StartBackend]
+
+
+def test_it_registers_as_soon_as_it_is_connected() -> None:
+    script = begun()
+    (message,) = sent(script.take(ev.Connected(script.tags[ev.Connect], "h1:5000")))
+    assert isinstance(message, Register)
+    assert (message.client_id, message.incarnation, message.address) == (1, 1001, "h1:9000")
+    assert (message.link_address, message.pid, message.device_type) == ("h1:5000", 77, "SIM")
+
+
+def test_it_links_with_both_neighbours_once_the_job_has_formed() -> None:
+    (effect,) = waiting().hear(FORMED)
+    assert isinstance(effect, ev.ConnectRing)
+    assert (effect.left, effect.right, effect.epoch) == (MEMBERS[0], MEMBERS[2], 1)
+
+
+@pytest.mark.parametrize("devices_first", [True, False])
+def test_it_merges_once_links_and_devices_both_stand(devices_first: bool) -> None:
+    script = formed()
+    events: list[ev.PeerEvent] = [
+        ev.BackendStarted(script.tags[ev.StartBackend], DEVICES),
+        ev.RingConnected(script.tags[ev.ConnectRing]),
+    ]
+    first, second = events if devices_first else reversed(events)
+    assert script.take(first) == []
+    (merge,) = script.take(second)
+    assert merge == ev.Merge(script.tags[ev.Merge], DEVICES)
+
+
+def test_devices_that_are_up_before_the_job_has_formed_are_kept() -> None:
+    script = waiting()
+    assert script.take(ev.BackendStarted(script.tags[ev.StartBackend], DEVICES)) == []
+    script.hear(FORMED)
+    assert [type(effect) for effect in script.take(ev.RingConnected(script.tags[ev.ConnectRing]))] == [ev.Merge]
+
+
+def test_it_reports_the_digest_and_the_kinds_in_runs() -> None:
+    script = merging()
+    (report,) = sent(script.take(ev.Merged(script.tags[ev.Merge], TABLE)))
+    assert isinstance(report, Ready)
+    assert (report.digest, report.kinds) == (b"digest", (KindRun("SIM", 2), KindRun("odd", 1)))
+    assert {span.name for span in report.spans} >= {"rendezvous", "devices", "ring", "merge"}
+
+
+def test_it_is_up_when_it_hears_the_commit_and_not_before() -> None:
+    for stage in STAGES[:5]:
+        assert stage().hear(Commit((), ())) == []
+    (effect,) = committing().hear(Commit((KindRun("SIM", 4),), ()))
+    assert effect == ev.Up("ab" * 16, MEMBERS, TABLE, (KindRun("SIM", 4),), ())
+
+
+@pytest.mark.parametrize(
+    ("stage", "phase"),
+    [
+        (begun, Phase.CONNECT),
+        (waiting, Phase.RENDEZVOUS),
+        (formed, Phase.DEVICES),
+        (merging, Phase.MERGE),
+        (committing, Phase.COMMIT),
+        (up, Phase.READY),
+        (leaving, Phase.LEAVING),
+    ],
+)
+def test_the_phase_it_shows(stage: Any, phase: Phase) -> None:
+    assert stage().machine.phase is phase
+
+
+def test_results_with_an_old_tag_are_dropped() -> None:
+    script = merging()
+    stale = (0, 1)
+    for event in (
+        ev.Connected(stale, "h"),
+        ev.RingConnected(stale),
+        ev.BackendStarted(stale, ()),
+        ev.BackendFailed(stale, BringupError("old")),
+        ev.Merged(stale, TABLE),
+        ev.MergeFailed(stale, BringupError("old")),
+    ):
+        assert script.take(event) == []
+    tag = script.tags[ev.Merge]
+    assert script.take(ev.Merged(tag, TABLE))
+    assert script.take(ev.Merged(tag, TABLE)) == [], "a result counts once"
+
+
+def test_heartbeats_go_out_every_interval_from_the_first_answer_on() -> None:
+    assert sent(registering().pass_time(5.0)) == []
+    script = waiting(0, 0)
+    script.pass_time(0.5)  # that it now waits is told at once
+    beats = [message for message in sent(script.pass_time(4.5)) if isinstance(message, Heartbeat)]
+    assert [beat.sequence for beat in beats] == [2, 3, 4, 5]
+
+
+def test_a_phase_that_lasts_is_reported_soon() -> None:
+    script = waiting()
+    script.hear(FORMED, 0.1)
+    (beat,) = sent(script.pass_time(0.5))
+    assert isinstance(beat, Heartbeat)
+    assert beat.phase == "devices"
+
+
+def test_a_change_of_health_is_reported_at_once() -> None:
+    script = up()
+    (beat,) = sent(script.take(ev.HealthChanged(False, "too hot")))
+    assert isinstance(beat, Heartbeat)
+    assert (beat.healthy, beat.health) == (False, "too hot")
+    assert script.machine.update_of(1) == MemberUpdate(1, Phase.READY, False, "too hot")
+
+
+def test_what_the_coordinator_says_of_others_is_kept() -> None:
+    script = up()
+    script.hear(HeartbeatAck(3, (), (Overdue(2, 4.0),), (MemberUpdate(3, "ready", False, "cold"),)), 7.0)
+    assert script.machine.update_of(3) == MemberUpdate(3, "ready", False, "cold")
+    assert script.machine.age_of(2, 8.0) == 5.0
+    assert script.machine.age_of(3, 8.0) == 1.0
+    assert script.machine.age_of(1, 8.0) == 0.0
+
+
+def test_a_session_that_ends_before_the_first_answer_is_opened_again() -> None:
+    (effect,) = registering().take(ev.SessionLost("it broke"))
+    assert isinstance(effect, ev.Connect)
+
+
+@pytest.mark.parametrize("stage", STAGES[2:])
+def test_a_session_that_ends_later_means_that_the_coordinator_is_lost(stage: Any) -> None:
+    error = failure(stage().take(ev.SessionLost("it broke")))
+    assert isinstance(error, CoordinatorLostError)
+    assert (error.client_id, error.cause) == (0, "it broke")
+
+
+def test_a_silent_coordinator_is_lost_after_the_timeout() -> None:
+    script = up()
+    script.hear(HeartbeatAck(1, (), (), ()), 1.0)
+    error = failure(script.pass_time(20.0))
+    assert isinstance(error, CoordinatorLostError)
+    assert error.cause == "no heartbeat for 10.0 s"
+    assert script.now == 11.0
+
+
+@pytest.mark.parametrize("stage", STAGES[1:])
+def test_a_verdict_ends_it_wherever_it_is(stage: Any) -> None:
+    script = stage()
+    effects = script.hear(VERDICT)
+    error = failure(effects)
+    assert isinstance(error, PeerFailedError)
+    assert (error.client_id, error.phase, error.cause) == (2, "merge", "process died")
+    assert sent(effects) == [], "everybody has heard it already"
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_after_its_end_it_asks_for_nothing(stage: Any) -> None:
+    script = stage()
+    script.take(ev.Abort(KeyboardInterrupt()))
+    assert script.machine.phase is Phase.CLOSED
+    assert script.machine.deadline() is None
+    assert script.hear(VERDICT) == []
+    assert script.take(ev.WishLeave()) == []
+    assert script.wake(1e6) == []
+
+
+@pytest.mark.parametrize("stage", STAGES[1:])
+def test_a_client_that_gives_up_says_goodbye(stage: Any) -> None:
+    goodbye, failed = stage().take(ev.Abort(KeyboardInterrupt("by hand")))
+    assert isinstance(goodbye.message, Goodbye)
+    assert (goodbye.message.error, goodbye.message.cause) == ("KeyboardInterrupt", "by hand")
+    assert isinstance(failed.error, KeyboardInterrupt)
+
+
+def test_a_backend_that_fails_is_told_with_its_cause() -> None:
+    script = formed()
+    error = DeviceInitializationError("no driver", client_id=1, cause="no driver")
+    goodbye, failed = script.take(ev.BackendFailed(script.tags[ev.StartBackend], error))
+    assert goodbye.message == Goodbye(Phase.DEVICES, "DeviceInitializationError", "no driver")
+    assert failed.error is error
+
+
+def test_a_backend_that_fails_before_it_is_connected_is_told_once_it_is() -> None:
+    script = begun()
+    error = DeviceInitializationError("no driver")
+    assert script.take(ev.BackendFailed(script.tags[ev.StartBackend], error), 0.1) == []
+    effects = script.take(ev.Connected(script.tags[ev.Connect], "h1:5000"), 0.5)
+    assert [type(message) for message in sent(effects)] == [Register, Goodbye]
+    assert failure(effects) is error
+
+
+def test_a_backend_that_fails_does_not_wait_long_for_a_coordinator() -> None:
+    script = begun()
+    error = DeviceInitializationError("no driver")
+    script.take(ev.BackendFailed(script.tags[ev.StartBackend], error), 1.0)
+    assert failure(script.pass_time(30.0)) is error
+    assert script.now <= 5.0
+
+
+def test_a_merge_that_fails_is_told() -> None:
+    script = merging()
+    goodbye, failed = script.take(ev.MergeFailed(script.tags[ev.Merge], TopologyError("core id 5 twice")))
+    assert goodbye.message == Goodbye(Phase.MERGE, "TopologyError", "core id 5 twice")
+    assert isinstance(failed.error, TopologyError)
+
+
+def test_a_refusal_is_final() -> None:
+    error = failure(registering().hear(Refused("num_clients", "4", "5", "Look at the jobs.")))
+    assert isinstance(error, RegistrationRefusedError)
+    assert (error.field, error.ours, error.theirs) == ("num_clients", "4", "5")
+
+
+@pytest.mark.parametrize("stage", [formed, merging, committing, up])
+def test_a_broken_link_is_reported_once_and_the_coordinator_decides(stage: Any) -> None:
+    script = stage()
+    assert sent(script.take(ev.LinkBroken(2, "reset"))) == [Suspect(2, "reset")]
+    assert script.take(ev.LinkBroken(0, "reset")) == []
+    assert script.machine.phase is not Phase.CLOSED
+
+
+@pytest.mark.parametrize("stage", [waiting, leaving])
+def test_a_link_that_nobody_needs_may_break(stage: Any) -> None:
+    assert stage().take(ev.LinkBroken(2, "reset")) == []
+
+
+def test_a_broken_link_that_nobody_explains_ends_the_job() -> None:
+    script = up()
+    script.take(ev.LinkBroken(2, "reset"), 1.0)
+    for second in range(2, 11):
+        script.hear(HeartbeatAck(second, (), (), ()), float(second))
+    error = failure(script.pass_time(11.5))
+    assert isinstance(error, PeerFailedError)
+    assert error.client_id == 2
+
+
+def test_nobody_there_at_the_deadline() -> None:
+    script = begun()
+    script.take(ev.DialFailed("connection refused"))
+    error = failure(script.pass_time(60.0))
+    assert isinstance(error, RendezvousTimeoutError)
+    assert error.missing == {0: "h0:9000"}
+    assert "connection refused" in str(error)
+    assert script.now == 30.0
+
+
+def test_the_missing_at_the_deadline_are_those_of_the_last_answer() -> None:
+    script = waiting(0, 0)
+    for second in range(1, 31):
+        script.hear(HeartbeatAck(second, (2, 3), (), ()), second - 0.5)
+    effects = script.pass_time(60.0)
+    error = failure(effects)
+    assert isinstance(error, RendezvousTimeoutError)
+    assert error.missing == {2: "h2:9000", 3: "h3:9000"}
+    assert error.present == {0: "h0:9000", 1: "h1:9000"}
+    assert isinstance(sent(effects)[-1], Goodbye)
+
+
+def test_fresh_news_are_asked_for_just_before_the_deadline() -> None:
+    script = waiting(2, 3)
+    for second in range(30):
+        script.pass_time(second + 0.2)
+        script.hear(HeartbeatAck(second, (2, 3), (), ()), second + 0.2)
+    effects = script.pass_time(29.9)
+    assert script.now >= 29.75
+    assert any(isinstance(message, Heartbeat) for message in sent(effects))
+
+
+def test_others_patience_may_end_first() -> None:
+    verdict = Verdict("RendezvousTimeoutError", 0, "", "", "rendezvous", "the patience of client 0", (3, 3), ())
+    error = failure(waiting().hear(verdict))
+    assert isinstance(error, RendezvousTimeoutError)
+    assert error.missing == {3: "h3:9000"}
+    assert "the patience of client 0" in str(error)
+
+
+def test_a_barrier_call_is_sent_and_answered_by_ticket() -> None:
+    script = up()
+    assert sent(script.take(ev.WishBarrier(5, "a", None))) == [EnterBarrier("a", 5, 0.0)]
+    assert sent(script.take(ev.WishBarrier(6, "b", 2.0))) == [EnterBarrier("b", 6, 2.0)]
+    assert script.hear(BarrierReleased(6)) == [ev.BarrierDone(6, None)]
+    assert script.hear(BarrierReleased(6)) == []
+    (done,) = script.hear(BarrierFailed(5, (2, 3)))
+    assert isinstance(done.error, BarrierTimeoutError)
+    assert done.error.missing == {2: "h2:9000", 3: "h3:9000"}
+
+
+def test_a_barrier_is_refused_before_the_job_is_up_and_twice_by_one_name() -> None:
+    script = up()
+    script.take(ev.WishBarrier(5, "a", None))
+    for refused, words in ((script, "waits at barrier 'a' already"), (formed(), "not up")):
+        (done,) = refused.take(ev.WishBarrier(6, "a", None))
+        assert isinstance(done.error, ConfigurationError)
+        assert words in str(done.error)
+
+
+def test_a_shutdown_waits_to_be_dismissed() -> None:
+    script = up()
+    assert sent(script.take(ev.WishLeave())) == [Leave(5.0)]
+    assert script.take(ev.WishLeave()) == []
+    assert script.hear(Dismissed((2, 3))) == [ev.Left((2, 3))]
+    assert script.machine.deadline() is None
+
+
+def test_a_shutdown_that_nobody_answers_ends_by_itself() -> None:
+    script = leaving()
+    for second in range(1, 10):
+        script.hear(HeartbeatAck(second, (), (), ()), float(second) / 2)
+    error = failure(script.pass_time(20.0))
+    assert isinstance(error, CoordinatorLostError)
+    assert script.now == 6.0
+
+
+@pytest.mark.parametrize(
+    ("stage", "words"),
+    [
+        (begun, "client 0 (h0:9000)"),
+        (lambda: waiting(2, 3), "client 2 (h2:9000), client 3 (h3:9000)"),
+        (merging, "in phase rendezvous"),
+        (up, ""),
+    ],
+)
+def test_progress_says_whom_it_waits_for(stage: Any, words: str) -> None:
+    assert words in stage().machine.progress(1.0).waiting_for
