@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import NotInitializedError, PeerFailedError
+from ..errors import BringupError, PeerFailedError
 from . import active
 from .client import Client
 from .drivers.peer import CoordinationPeer
@@ -130,7 +130,7 @@ class SyncSystem(SystemFacts):
         if not self._client.is_over:
             try:
                 self._warn_of_missing(self._call(lambda peer: peer.leave()))
-            except NotInitializedError:
+            except BringupError:
                 pass  # it ended at the same moment
             self._client.finish_blocking()
         active.release(self._client)
@@ -155,6 +155,8 @@ class SyncSystem(SystemFacts):
                 future.cancel()
                 raise TimeoutError(f"not all clients came within timeout={timeout:g} s") from None
             raise
+        except concurrent.futures.CancelledError:
+            raise self._client.end() from None  # the runtime ended under the call
         except KeyboardInterrupt:
             future.cancel()
             raise

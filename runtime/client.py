@@ -32,6 +32,7 @@ from .machines.coordinator import CoordinatorConfig, CoordinatorMachine
 from .machines.peer import PeerConfig, PeerMachine
 from .plan import Plan
 from .progress import show_progress
+from .signals import TerminationNotice
 from .thread import RuntimeThread
 
 __all__ = ["EXIT_STATUS", "Client"]
@@ -64,6 +65,7 @@ class Client:
         self.device_type = ""
         self._abort_error: BaseException | None = None
         self._thread: RuntimeThread
+        self._termination = TerminationNotice(self._at_termination)
 
     # Its life.
 
@@ -82,6 +84,7 @@ class Client:
             )
         self._thread = RuntimeThread(self._main, name=f"bringup-client-{self.job.client_id}", on_end=self._on_end)
         atexit.register(self._at_exit)
+        self._termination.install()
 
     @property
     def phase(self) -> str:
@@ -118,7 +121,13 @@ class Client:
 
     async def call(self, make: Callable[[CoordinationPeer], Coroutine[Any, Any, T]]) -> T:
         """Await on the runtime's loop what `make` returns; cancelling cancels it there."""
-        return await asyncio.wrap_future(self.submit(make))
+        try:
+            return await asyncio.wrap_future(self.submit(make))
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise self.end() from None  # the runtime ended under the call
 
     def submit(self, make: Callable[[CoordinationPeer], Coroutine[Any, Any, T]]) -> concurrent.futures.Future[T]:
         """Run on the runtime's loop what `make` returns."""
@@ -138,16 +147,8 @@ class Client:
     async def _guard(self, make: Callable[[CoordinationPeer], Coroutine[Any, Any, T]], peer: CoordinationPeer) -> T:
         try:
             return await make(peer)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling() and not self._is_stopping():
-                raise
-            raise self.end() from None  # the runtime ended under the call
         except BringupError as error:
             raise fresh(error) from None
-
-    def _is_stopping(self) -> bool:
-        return self.failed.is_set or (self.peer is not None and self.peer.left.is_set)
 
     # On the runtime's loop.
 
@@ -197,10 +198,17 @@ class Client:
             active.release(self)
         self.settled.set(None)
         atexit.unregister(self._at_exit)
+        self._termination.remove()
 
     def _at_exit(self) -> None:
         """An interpreter that ends without `shutdown()` still says goodbye."""
-        self.abort(SystemExit("its interpreter ended without shutdown()"))
+        self._say_goodbye(SystemExit("its interpreter ended without shutdown()"))
+
+    def _at_termination(self) -> None:
+        self._say_goodbye(SystemExit("it was ended by SIGTERM"))
+
+    def _say_goodbye(self, error: BaseException) -> None:
+        self.abort(error)
         self._thread.finished.wait_blocking(_GOODBYE_TIMEOUT)
 
     def _make_peer(self, backend: DeviceBackend) -> CoordinationPeer:

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ConfigurationError, NotInitializedError, PeerFailedError
+from ..errors import BringupError, ConfigurationError, PeerFailedError
 from ..transport.messages import Span
 from . import active
 from .client import Client
@@ -232,7 +232,7 @@ class System(SystemFacts):
         if not self._client.is_over:
             try:
                 self._warn_of_missing(await self._client.call(lambda peer: peer.leave()))
-            except NotInitializedError:
+            except BringupError:
                 pass  # it ended at the same moment
             await self._client.finish()
         active.release(self._client)

@@ -39,21 +39,27 @@ class RuntimeThread:
         self.finished: Latch[None] = Latch()
         self._main = main
         self._on_end = on_end
+        self._lock = threading.Lock()
+        self._calls: set[concurrent.futures.Future[Any]] = set()
         self._loop = _new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True, name=name)
         self._thread.start()
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Run `coroutine` on the loop; cancelling the future cancels it.
+        """Run `coroutine` on the loop; cancelling the future cancels it. The end of the loop cancels both.
 
         Raises:
             RuntimeError: the loop is closed.
         """
-        try:
-            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        except RuntimeError:
-            coroutine.close()
-            raise
+        with self._lock:
+            try:
+                future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            except RuntimeError:
+                coroutine.close()
+                raise
+            self._calls.add(future)
+        future.add_done_callback(self._calls.discard)
+        return future
 
     def call_soon(self, callback: Callable[..., object], *args: object) -> bool:
         """Call back on the loop; returns whether there still is one."""
@@ -74,6 +80,11 @@ class RuntimeThread:
                 runner.run(self._main())
         except BaseException as error:  # noqa: BLE001 - whatever ended it is reported to those who wait
             failure = error
+        with self._lock:
+            # What was handed over in the loop's last moment was never begun.
+            calls = list(self._calls)
+        for call in calls:
+            call.cancel()
         self._on_end(failure)
         self.finished.set(None)
 

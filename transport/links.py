@@ -24,6 +24,7 @@ HELLO_TIMEOUT = 5.0
 
 _STRANGERS_MAX = 64
 _BACKLOG = 512
+_PROBE_RETRY_DELAY = 0.005
 
 
 class TcpLinkListener:
@@ -129,13 +130,21 @@ async def probe(address: Address, incarnation: int, timeout: float, credentials:
     """See `Network.probe`."""
     nobody = LinkIdentity("0" * 32, 0, 0, 0)
     hello = Hello(Purpose.PROBE, nobody, LinkIdentity("0" * 32, 0, 0, incarnation))
+    reason = "timed out"
     try:
         async with asyncio.timeout(timeout):
-            link, reply = await _exchange(address, hello, credentials, timeout)
+            while True:
+                try:
+                    link, reply = await _exchange(address, hello, credentials, timeout)
+                    break
+                except (ConnectionResetError, ChannelClosedError) as error:
+                    # A process that is dying accepts and resets; the next answer is clearer.
+                    reason = str(error)
+                    await asyncio.sleep(_PROBE_RETRY_DELAY)
     except ConnectionRefusedError:
         return ProbeResult(ProbeOutcome.REFUSED, f"{address} refuses connections")
-    except (OSError, ChannelClosedError) as error:  # TimeoutError is an OSError
-        return ProbeResult(ProbeOutcome.SILENT, f"{address} does not answer: {error or 'timed out'}")
+    except OSError as error:  # TimeoutError is one
+        return ProbeResult(ProbeOutcome.SILENT, f"{address} does not answer: {error or reason}")
     link.close()
     if reply.incarnation != incarnation:
         return ProbeResult(ProbeOutcome.REPLACED, f"another process answers on {address}")

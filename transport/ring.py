@@ -56,8 +56,12 @@ def _first(group: BaseExceptionGroup[RingBrokenError]) -> RingBrokenError:
 class Ring:
     """One client's place in the ring. Collectives run one at a time, in the order in which they were called.
 
-    A collective that fails or is cancelled half-way leaves the streams in an unknown state, so it breaks the ring: both
-    links are closed, and every later collective raises.
+    A collective that fails or is cancelled half-way leaves the streams in an unknown state, so the ring is broken, and
+    every later collective raises. Its links stay open until `close`: ending them at once would make the neighbours take
+    this client for the cause.
+
+    Attributes:
+        is_broken: whether a collective ended half-way.
     """
 
     def __init__(self, rank: int, size: int, incoming: Link | None, outgoing: Link | None) -> None:
@@ -68,6 +72,7 @@ class Ring:
         self._outgoing = outgoing
         self._sequence = 0
         self._turn = asyncio.Lock()
+        self.is_broken = False
 
     async def all_reduce(self, array: Array, op: str = "sum") -> Array:
         """Reduce `array` element by element over all clients.
@@ -82,7 +87,7 @@ class Ring:
         Raises:
             ConfigurationError: the dtype is not numeric, or there is no such operation.
             CollectiveMismatchError: another client called something else; nobody gets a result.
-            RingBrokenError: a neighbour went away.
+            RingBrokenError: a neighbour went away, or an earlier collective ended half-way.
         """
         reduction = _REDUCTIONS.get(op)
         if reduction is None:
@@ -92,6 +97,8 @@ class Ring:
         own = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")).reshape(-1)
         call = f"all_reduce({op}, {array.dtype.name}{list(array.shape)})"
         async with self._turn:
+            if self.is_broken:
+                raise RingBrokenError(self._rank, "an earlier collective ended half-way")
             self._sequence += 1
             try:
                 if own.nbytes <= _SMALL_BYTES_MAX:
@@ -102,7 +109,7 @@ class Ring:
             except CollectiveMismatchError:
                 raise  # found out at a frame's end: the streams are in step
             except BaseException:
-                self.close()
+                self.is_broken = True
                 raise
         return total.reshape(array.shape).astype(array.dtype, copy=False)
 

@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ...errors import BringupError
@@ -71,26 +71,6 @@ class DemoRun:
     notices: tuple[str, ...]
 
 
-@dataclass(slots=True)
-class _Gate:
-    """The pipe that is the clients' standard input: they wait for its end."""
-
-    reading: int
-    writing: int
-    released_at: float | None = None
-    overdue: str = ""
-    all_ready: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def open(self) -> None:
-        self.released_at = time.monotonic()
-        self.close()
-
-    def close(self) -> None:
-        if self.writing >= 0:
-            os.close(self.writing)
-            self.writing = -1
-
-
 async def run_job(
     num_clients: int,
     device_type: str,
@@ -112,66 +92,94 @@ async def run_job(
         BringupError: the clients could not be started, or did not end in time.
         ConfigurationError: an option in the environment is wrong.
     """
-    environ = _DEADLINES | dict(environ)
-    options = Options.resolve(None, {}, environ)
-    said = tuple(Said() for _ in range(num_clients))
-    notices: list[str] = []
-    gate = _Gate(*os.pipe())
-
-    async def hear(client_id: int, stream: Stream, lines: bytes) -> None:
-        for line in lines.removesuffix(b"\n").split(b"\n"):
-            if stream == "stderr" or not _take(said[client_id], line):
-                await on_output(client_id, "stderr", line + b"\n")
-        if all(one.ready for one in said):
-            gate.all_ready.set()
-        on_progress(said)
-
+    job = _DemoJob(num_clients, device_type, _DEADLINES | dict(environ), on_output, on_progress)
     try:
-        launcher = Launcher(
+        return await job.run()
+    finally:
+        job.close()
+
+
+class _DemoJob:
+    """One run. The clients' standard input is a pipe, whose end releases them all at once."""
+
+    def __init__(
+        self,
+        num_clients: int,
+        device_type: str,
+        environ: Mapping[str, str],
+        on_output: OnOutput,
+        on_progress: Callable[[tuple[Said, ...]], None],
+    ) -> None:
+        options = Options.resolve(None, {}, environ)
+        self._timeout = options.initialization_timeout + options.shutdown_timeout + _USE_DEADLINE
+        self._said = tuple(Said() for _ in range(num_clients))
+        self._notices: list[str] = []
+        self._on_output = on_output
+        self._on_progress = on_progress
+        self._all_ready = asyncio.Event()
+        self._released_at: float | None = None
+        self._overdue = ""
+        self._reading, self._writing = os.pipe()
+        self._launcher = Launcher(
             [sys.executable, "-P", "-m", _CLIENT, device_type],
             num_clients,
             environ,
-            on_output=hear,
-            say=notices.append,
+            on_output=self._hear,
+            say=self._notices.append,
             patience=_PATIENCE,
-            stdin=gate.reading,
+            stdin=self._reading,
             end_signal=signal.SIGTERM,  # SIGINT would have each of them print where it was
         )
-        timeout = options.initialization_timeout + options.shutdown_timeout + _USE_DEADLINE
-        watch = asyncio.create_task(_watch(launcher, gate, timeout))
+
+    async def run(self) -> DemoRun:
+        watch = asyncio.create_task(self._watch())
         try:
-            outcome = await launcher.run()
+            outcome = await self._launcher.run()
         finally:
             watch.cancel()
-    finally:
-        gate.close()
-        os.close(gate.reading)
-    if gate.overdue:
-        raise BringupError(gate.overdue)
-    pids = {ended.client_id: ended.pid for ended in outcome.ended}
-    return DemoRun(
-        outcome=outcome,
-        said=said,
-        pids=tuple(pids.get(client_id, 0) for client_id in range(num_clients)),
-        addresses=launcher.addresses,
-        released_at=gate.released_at,
-        notices=tuple(notices),
-    )
+        if self._overdue:
+            raise BringupError(self._overdue)
+        pids = {ended.client_id: ended.pid for ended in outcome.ended}
+        return DemoRun(
+            outcome=outcome,
+            said=self._said,
+            pids=tuple(pids.get(client_id, 0) for client_id in range(len(self._said))),
+            addresses=self._launcher.addresses,
+            released_at=self._released_at,
+            notices=tuple(self._notices),
+        )
 
+    def close(self) -> None:
+        os.close(self._reading)
+        self._end_input()
 
-async def _watch(launcher: Launcher, gate: _Gate, timeout: float) -> None:
-    """Release the clients when all are ready; end them where that, or what follows, takes too long."""
-    step, limit = "import what they need", _IMPORT_DEADLINE
-    try:
-        async with asyncio.timeout(limit):
-            await gate.all_ready.wait()
-        gate.open()
-        step, limit = "come up, use their job and leave it", timeout
-        await asyncio.sleep(limit)
-    except TimeoutError:
-        pass
-    gate.overdue = f"the demo was ended: its clients took longer than {limit:g} s to {step}"
-    launcher.stop(signal.SIGTERM)
+    async def _watch(self) -> None:
+        """Release the clients when all are ready; end them where that, or what follows, takes too long."""
+        step, limit = "import what they need", _IMPORT_DEADLINE
+        try:
+            async with asyncio.timeout(limit):
+                await self._all_ready.wait()
+            self._released_at = time.monotonic()
+            self._end_input()
+            step, limit = "come up, use their job and leave it", self._timeout
+            await asyncio.sleep(limit)
+        except TimeoutError:
+            pass
+        self._overdue = f"the demo was ended: its clients took longer than {limit:g} s to {step}"
+        self._launcher.stop(signal.SIGTERM)
+
+    async def _hear(self, client_id: int, stream: Stream, lines: bytes) -> None:
+        for line in lines.removesuffix(b"\n").split(b"\n"):
+            if stream == "stderr" or not _take(self._said[client_id], line):
+                await self._on_output(client_id, "stderr", line + b"\n")
+        if all(one.ready for one in self._said):
+            self._all_ready.set()
+        self._on_progress(self._said)
+
+    def _end_input(self) -> None:
+        if self._writing >= 0:
+            os.close(self._writing)
+            self._writing = -1
 
 
 def _take(said: Said, line: bytes) -> bool:

@@ -165,6 +165,10 @@ class CoordinationPeer:
         except RingBrokenError as broken:
             await self._inbox.put(ev.LinkBroken(broken.client_id, broken.cause))
             raise await self.failed.wait() from None
+        except asyncio.CancelledError:
+            if self._ring.is_broken:
+                self.abort(BringupError("all_reduce() was cancelled, or ran out of its time, half-way"))
+            raise
 
     async def leave(self) -> tuple[int, ...]:
         """Shut down with the others; returns the clients that did not join in time."""

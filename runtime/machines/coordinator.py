@@ -52,6 +52,10 @@ from .verdicts import JOB_WIDE_ERRORS, RENDEZVOUS_TIMEOUT
 __all__ = ["CoordinatorConfig", "CoordinatorMachine"]
 
 _OVERDUE_INTERVALS = 1.5
+# Clients that die together are named together: so long after the first proof the verdict waits for others.
+_VERDICT_DELAY = 0.02
+# A link that broke between two live processes is mostly the consequence of something else, which shows within this.
+_DOUBT = 1.0
 _EPOCH = 1
 
 
@@ -104,6 +108,9 @@ class CoordinatorMachine:
         self._detector = Detector(config.heartbeat_timeout, config.heartbeat_interval)
         self._barriers = Barriers(config.num_clients)
         self._probes: dict[ev.Tag, int] = {}
+        self._dead: dict[int, str] = {}
+        self._verdict_due: float | None = None
+        self._doubts: dict[int, tuple[float, str]] = {}
         self._sequence = 0
         self._news: OrderedDict[int, int] = OrderedDict()
         self._leave_deadline: float | None = None
@@ -136,7 +143,7 @@ class CoordinatorMachine:
                 suspect = self._probes.pop(tag, None)
                 if suspect is None or self._state is _State.CLOSED:
                     return []
-                return self._judge_probe(self._members[suspect], outcome, detail)
+                return self._judge_probe(suspect, outcome, detail, now)
 
     def _on_message(self, member: _Member, message: ClientMessage, now: float) -> Effects:
         self._detector.heard(member.register.client_id, now)
@@ -164,6 +171,12 @@ class CoordinatorMachine:
         self._detector.awake(now)
         if self._state is _State.CLOSED:
             return []
+        if self._verdict_due is not None and now >= self._verdict_due:
+            first, *others = self._dead
+            return self._fail(self._members[first], self._dead[first], also=others)
+        for client_id, (due, cause) in self._doubts.items():
+            if now >= due:
+                return self._fail(self._members[client_id], cause)
         if silent := self._detector.silent(now):
             client_id, age = silent[0]
             also = [other for other, _ in silent[1:]]
@@ -176,7 +189,9 @@ class CoordinatorMachine:
         """Return when to wake this machine next."""
         if self._state is _State.CLOSED:
             return None
-        candidates = (self._detector.deadline(), self._leave_deadline, self._barriers.deadline())
+        doubt = min((due for due, _ in self._doubts.values()), default=None)
+        judging = (self._detector.deadline(), self._verdict_due, doubt)
+        candidates = (*judging, self._leave_deadline, self._barriers.deadline())
         return min((due for due in candidates if due is not None), default=None)
 
     @property
@@ -313,16 +328,20 @@ class CoordinatorMachine:
         self._probes[tag] = client_id
         return [ev.Probe(tag, member.register.link_address, member.register.incarnation)]
 
-    def _judge_probe(self, member: _Member, outcome: ProbeOutcome, detail: str) -> Effects:
+    def _judge_probe(self, client_id: int, outcome: ProbeOutcome, detail: str, now: float) -> Effects:
+        evidence = self._members[client_id].evidence
         if outcome in (ProbeOutcome.REFUSED, ProbeOutcome.REPLACED):
-            return self._fail(member, f"process died ({detail}; {member.evidence})")
-        return self._fail(member, f"{member.evidence} ({detail})")
+            self._dead[client_id] = f"process died ({detail}; {evidence})"
+            self._verdict_due = self._verdict_due or now + _VERDICT_DELAY
+        else:
+            self._doubts[client_id] = (now + _DOUBT, f"{evidence} ({detail})")
+        return []
 
     def _fail(
         self, member: _Member, cause: str, *, error: str = "PeerFailedError", also: Iterable[int] = ()
     ) -> Effects:
-        others = set(self._probes.values()) - {member.register.client_id}
-        self._last_word = self._verdict(member, error, cause, pack_ids(others.union(also)))
+        others = {*self._dead, *also} - {member.register.client_id}
+        self._last_word = self._verdict(member, error, cause, pack_ids(others))
         self._state = _State.CLOSED
         return [self._to_all(self._last_word)]
 

@@ -295,11 +295,13 @@ def test_a_cancelled_receive_lets_the_session_close(place: str) -> None:
         ended = asyncio.Event()
 
         async def on_session(session: Session) -> None:
+            await session.send(ack(1))
             await drain(session)
             ended.set()
 
         async with served(place.peer(0), place.coordinator, on_session):
             session = await connect(place)
+            assert await session.receive() == ack(1)
             receiving = asyncio.create_task(session.receive())
             await asyncio.sleep(0)
             receiving.cancel()

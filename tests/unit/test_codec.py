@@ -40,6 +40,11 @@ def fields_in_proto(record: type) -> dict[str, FieldDescriptor]:
     return dict(getattr(bringup_pb2, record.__name__).DESCRIPTOR.fields_by_name)
 
 
+def is_repeated(field: Any) -> bool:
+    # Older runtimes know only the label, which newer ones call deprecated.
+    return bool(field.is_repeated if hasattr(field, "is_repeated") else field.label == FieldDescriptor.LABEL_REPEATED)
+
+
 def name_of_message(field: Any) -> str:
     return str(field.message_type.name)
 
@@ -76,7 +81,7 @@ def test_every_field_is_in_the_proto_with_its_type_and_no_other(record: type) ->
     for name, hint in hints.items():
         repeated = typing.get_origin(hint) is tuple
         item = typing.get_args(hint)[0] if repeated else hint
-        assert in_proto[name].is_repeated == repeated, name
+        assert is_repeated(in_proto[name]) == repeated, name
         if dataclasses.is_dataclass(item):
             assert name_of_message(in_proto[name]) == typing.cast(type, item).__name__
         else:

@@ -27,12 +27,8 @@ from bringup.transport.messages import Refused, Verdict
 VERDICT = Verdict("PeerFailedError", 3, "h3:9000", "node-3", "merge", "process died (connection refused)", (), ())
 
 
-def address_of(client_id: int) -> str:
-    return f"h{client_id}:9000"
-
-
 def test_a_failure_names_client_host_address_phase_and_cause() -> None:
-    error = of_verdict(VERDICT, address_of)
+    error = of_verdict(VERDICT)
     assert type(error) is PeerFailedError
     assert (error.client_id, error.address, error.host) == (3, "h3:9000", "node-3")
     assert (error.phase, error.cause) == ("merge", "process died (connection refused)")
@@ -40,17 +36,17 @@ def test_a_failure_names_client_host_address_phase_and_cause() -> None:
 
 
 def test_those_that_failed_with_it_are_named() -> None:
-    assert "failed with it: 1, 4-6" in str(of_verdict(dataclasses.replace(VERDICT, also=(1, 1, 4, 6)), address_of))
+    assert "failed with it: 1, 4-6" in str(of_verdict(dataclasses.replace(VERDICT, also=(1, 1, 4, 6))))
 
 
 def test_an_error_that_is_nobodys_fault_is_the_same_for_all() -> None:
-    error = of_verdict(dataclasses.replace(VERDICT, error="TopologyError", cause="core id 5 twice"), address_of)
+    error = of_verdict(dataclasses.replace(VERDICT, error="TopologyError", cause="core id 5 twice"))
     assert type(error) is TopologyError
     assert str(error) == "core id 5 twice"
 
 
 def test_an_error_of_a_later_version_is_a_failure_of_that_client() -> None:
-    error = of_verdict(dataclasses.replace(VERDICT, error="QuotaError"), address_of)
+    error = of_verdict(dataclasses.replace(VERDICT, error="QuotaError"))
     assert isinstance(error, PeerFailedError)
 
 

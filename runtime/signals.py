@@ -1,0 +1,50 @@
+"""SIGTERM says goodbye first: schedulers end clients with it, and the others should hear that rather than silence."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+
+__all__ = ["TerminationNotice"]
+
+
+class TerminationNotice:
+    """While installed, SIGTERM calls `notice` and then does what it does by default.
+
+    A handler of the user's own is left alone, and so is everything where this is not the main thread: only there can
+    Python install one.
+
+    Args:
+        notice: called in the main thread; must be bounded.
+    """
+
+    def __init__(self, notice: Callable[[], None]) -> None:
+        self._notice = notice
+        self._installed = False
+
+    def install(self) -> None:
+        """Take SIGTERM, where nobody else has it."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self._on_signal)
+            self._installed = True
+
+    def remove(self) -> None:
+        """Give SIGTERM back; from any thread, it is enough that the handler does nothing more of its own."""
+        if not self._installed:
+            return
+        self._installed = False
+        is_ours = signal.getsignal(signal.SIGTERM) == self._on_signal
+        if is_ours and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if self._installed:
+            self._installed = False
+            self._notice()
+        os.kill(os.getpid(), number)

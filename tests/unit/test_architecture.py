@@ -1,0 +1,229 @@
+"""The tree is the architecture: what may import what, and how large things may be."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import bringup
+from bringup import errors
+
+ROOT = Path(bringup.__file__).parent
+LAYERS = {
+    "errors": set[str](),
+    "devices": {"errors"},
+    "transport": {"errors"},
+    "runtime": {"errors", "devices", "transport", ""},
+    "testing": {"errors", "devices", "transport", "runtime", ""},
+    "sync": {"runtime"},
+}
+"""What the modules of each part may import beside their own; `""` is the package's own face."""
+
+PURE = [
+    "runtime.machines",
+    *(f"runtime.machines.{path.stem}" for path in sorted((ROOT / "runtime/machines").glob("[a-z]*.py"))),
+    "transport.addresses",
+    "transport.messages",
+    "transport.frames",
+    "transport.ring_schedule",
+    "transport.hello",
+    "devices.sim_slice",
+    "devices.sim_faults",
+    "errors",
+]
+IMPURE = {"asyncio", "multiprocessing", "os", "random", "secrets", "select", "signal", "socket", "subprocess"} | {
+    "threading",
+    "time",
+    "datetime",
+}
+PORTS = {"transport.ports"}
+"""Protocols of asynchronous things: pure modules take their records and enums from here."""
+
+READS_THE_ENVIRONMENT = {"runtime.initialize", "transport.control"}
+CALLS_THE_FACE = {"testing.client"}
+"""What stands where a user's program stands, and imports bringup as one does."""
+
+LINES_MAX = 400
+FUNCTION_LINES_MAX = 60
+"""Of a function's body, its docstring apart."""
+
+LONGER: dict[str, int] = {}
+"""Modules and functions that are longer than that today, with their lengths: this may only shrink."""
+
+
+def name_of(path: Path) -> str:
+    """Return a module's name within the package; the package itself is `""`."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = {
+    name_of(path): path
+    for path in sorted(ROOT.rglob("*.py"))
+    if path.relative_to(ROOT).parts[0] in LAYERS or path.parent == ROOT
+    if "_pb2" not in path.name
+}
+
+
+@cache
+def tree_of(module: str) -> ast.Module:
+    return ast.parse(FILES[module].read_text())
+
+
+def imports_of(module: str) -> Iterator[str]:
+    """Yield what a module imports: `.a.b` for modules of this package, `a.b` for others."""
+    for node in ast.walk(tree_of(module)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            origin = node.module or ""
+            if node.level:
+                package = module.split(".") if FILES[module].name == "__init__.py" else module.split(".")[:-1]
+                base = [part for part in package[: len(package) - node.level + 1] if part]
+                origin = "." + ".".join([*base, *([node.module] if node.module else [])])
+            for alias in node.names:
+                inner = f"{origin}.{alias.name}".replace("..", ".")
+                yield inner if inner.removeprefix(".") in FILES and origin.startswith(".") else origin
+
+
+def own(imports: Iterator[str]) -> set[str]:
+    return {name.removeprefix(".") for name in imports if name.startswith(".")}
+
+
+def foreign(imports: Iterator[str]) -> set[str]:
+    return {name.split(".")[0] for name in imports if not name.startswith(".")}
+
+
+@pytest.mark.parametrize("module", [name for name in FILES if name not in ("", "__main__")])
+def test_imports_point_one_way(module: str) -> None:
+    part = module.split(".")[0]
+    imported = {name.split(".")[0] for name in own(imports_of(module))} - {part}
+    assert imported <= LAYERS[part], f"{module} imports {imported - LAYERS[part]}"
+    if module not in CALLS_THE_FACE:
+        assert "bringup" not in foreign(imports_of(module)), f"{module} does not import its siblings relatively"
+
+
+@pytest.mark.parametrize("module", PURE)
+def test_pure_modules_touch_no_world(module: str) -> None:
+    chain = [module]
+    seen = set(PORTS)
+    while chain:
+        current = chain.pop()
+        seen.add(current)
+        impure = foreign(imports_of(current)) & IMPURE
+        assert not impure, f"{module} is to be pure, and imports {impure} by way of {current}"
+        chain += own(imports_of(current)) & set(FILES) - seen - {""}
+
+
+def test_ports_promise_and_do_nothing() -> None:
+    assert not foreign(imports_of("transport.ports")) & IMPURE
+
+
+def test_machines_know_no_driver_and_drivers_no_face() -> None:
+    for module in FILES:
+        imported = own(imports_of(module))
+        if module.startswith("runtime.machines"):
+            outside = {name for name in imported if name.startswith("runtime") and ".machines" not in name}
+            assert not outside, f"{module} imports {outside}"
+        if module.startswith("runtime.drivers"):
+            faces = {"runtime.initialize", "runtime.system", "runtime.blocking", "runtime.client", "runtime.commands"}
+            assert not {name for name in imported if any(name.startswith(face) for face in faces)}, module
+
+
+def test_only_the_edge_reads_the_environment() -> None:
+    for module in FILES:
+        if module in READS_THE_ENVIRONMENT or module.startswith(("runtime.commands", "testing")):
+            continue
+        for node in ast.walk(tree_of(module)):
+            is_environ = isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv", "putenv", "environb")
+            assert not (is_environ and ast.unparse(node).startswith("os.")), f"{module} line {node.lineno}"  # type: ignore[attr-defined]
+
+
+def test_transport_reads_the_environment_in_one_line_only() -> None:
+    lines = [line for line in FILES["transport.control"].read_text().splitlines() if "environ" in line]
+    assert lines == ['os.environ.setdefault("GRPC_VERBOSITY", "ERROR")']
+
+
+def test_nothing_that_comes_from_a_wire_can_run() -> None:
+    for module in FILES:
+        forbidden = foreign(imports_of(module)) & {"pickle", "cPickle", "marshal", "shelve", "dill", "cloudpickle"}
+        assert not forbidden, f"{module} imports {forbidden}"
+        for node in ast.walk(tree_of(module)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id not in ("eval", "exec", "compile"), f"{module} line {node.lineno}"
+
+
+def test_the_root_holds_three_python_files() -> None:
+    assert {path.name for path in ROOT.glob("*.py")} == {"__init__.py", "__main__.py", "errors.py"}
+
+
+@pytest.mark.parametrize("module", FILES)
+def test_files_and_functions_stay_small(module: str) -> None:
+    lines = len(FILES[module].read_text().splitlines())
+    assert lines <= LONGER.get(module, LINES_MAX), f"{module} has {lines} lines"
+    for node in ast.walk(tree_of(module)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            name, length = f"{module}.{node.name}", body_lines(node)
+            assert length <= LONGER.get(name, FUNCTION_LINES_MAX), f"{name} has {length} lines"
+
+
+def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    body = function.body[1:] if ast.get_docstring(function) else function.body
+    return (function.end_lineno or 0) - body[0].lineno + 1 if body else 0
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    for module, path in FILES.items():
+        assert ast.get_docstring(tree_of(module)), f"{path} has no docstring"
+
+
+def test_the_lazy_names_are_those_that_type_checkers_see() -> None:
+    (block,) = [node for node in tree_of("").body if isinstance(node, ast.If)]
+    seen = {
+        (alias.name, node.module): alias.asname
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert {name for name, _ in seen} == set(seen.values()), "a name is not exported under itself"
+    assert {(name, home) for name, home in bringup._HOME_OF.items()} == set(seen) - {("sync", None)}
+    assert set(bringup.__all__) == {name for name, _ in seen} | {"__version__"}
+    for name in bringup.__all__:
+        assert getattr(bringup, name) is not None
+    with pytest.raises(AttributeError, match="no_such_name"):
+        bringup.no_such_name  # noqa: B018
+
+
+def test_importing_the_package_costs_next_to_nothing() -> None:
+    script = "import sys, bringup; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, check=True, text=True)
+    loaded = set(run.stdout.split())
+    heavy = {"numpy", "grpc", "asyncio", "google.protobuf", "aiohttp", "uvloop", "rich", "click", "dataclasses"}
+    assert not loaded & heavy, f"`import bringup` loads {loaded & heavy}"
+
+
+def test_every_module_can_be_imported() -> None:
+    for found in pkgutil.walk_packages([str(ROOT)], "bringup."):
+        if found.name.split(".")[1] in LAYERS and not found.name.endswith("__main__"):
+            importlib.import_module(found.name)
+
+
+def test_the_errors_are_all_in_the_docstring_with_their_bases() -> None:
+    assert errors.__doc__ is not None
+    told = dict(re.findall(r"(\w+Error)(?: \((\w+)\))?", errors.__doc__))
+    classes = {
+        name: value for name, value in vars(errors).items() if getattr(value, "__module__", "") == errors.__name__
+    }
+    assert set(told) == set(classes) == set(errors.__all__)
+    for name, builtin in told.items():
+        bases = {base.__name__ for base in classes[name].__bases__ if base.__module__ == "builtins"} - {"Exception"}
+        assert bases == ({builtin} if builtin else set()), name
