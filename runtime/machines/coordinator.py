@@ -19,7 +19,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ...transport.messages import (
-    PROTOCOL_VERSION,
     BarrierFailed,
     BarrierReleased,
     ClientMessage,
@@ -35,13 +34,13 @@ from ...transport.messages import (
     MemberUpdate,
     Overdue,
     Ready,
-    Refused,
     Register,
     Suspect,
     Verdict,
 )
 from ...transport.ports import ProbeOutcome
 from . import events as ev
+from .admission import CoordinatorConfig, refusal_of
 from .barriers import Barriers, Released, TimedOut, Waiter
 from .detector import Detector
 from .ids import format_ids, pack_ids
@@ -57,21 +56,6 @@ _VERDICT_DELAY = 0.02
 # A link that broke between two live processes is mostly the consequence of something else, which shows within this.
 _DOUBT = 1.0
 _EPOCH = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorConfig:
-    """What the coordinator knows from the start; durations in seconds.
-
-    Attributes:
-        job_id: 128 random bits in hexadecimal, drawn for this forming of the job.
-    """
-
-    num_clients: int
-    job_name: str
-    job_id: str
-    heartbeat_interval: float
-    heartbeat_timeout: float
 
 
 class _State(enum.Enum):
@@ -202,7 +186,8 @@ class CoordinatorMachine:
     # Steps.
 
     def _register(self, session: int, register: Register, now: float) -> Effects:
-        refusal = self._refusal(register)
+        here = {client_id: member.register for client_id, member in self._members.items()}
+        refusal = refusal_of(register, self.config, here, is_forming=self._state is _State.FORMING)
         if refusal is not None:
             return [ev.Answer((session,), refusal), ev.CloseSession(session)]
         member = self._members[register.client_id] = _Member(register, session)
@@ -213,38 +198,6 @@ class CoordinatorMachine:
             self._state = _State.BRINGING_UP
             effects.append(self._to_all(Formed(self.config.job_id, _EPOCH, self._roster())))
         return effects
-
-    def _refusal(self, register: Register) -> Refused | None:
-        for field, theirs, ours, advice in (
-            ("protocol_version", register.protocol_version, PROTOCOL_VERSION, "Install one version of bringup on all."),
-            ("job_name", register.job_name, self.config.job_name, "Another job may be using this address."),
-            ("num_clients", register.num_clients, self.config.num_clients, "All clients must be given the same jobs."),
-        ):
-            if theirs != ours:
-                return Refused(field, repr(theirs), repr(ours), advice)
-        if not 0 <= register.client_id < self.config.num_clients:
-            return Refused("client_id", str(register.client_id), f"0 to {self.config.num_clients - 1}", "")
-        return self._conflict(register)
-
-    def _conflict(self, register: Register) -> Refused | None:
-        """Return the refusal of a client that does not fit with those that are here."""
-        if (incumbent := self._members.get(register.client_id)) is not None:
-            here, there = _process(register), _process(incumbent.register)
-            if self._state is _State.FORMING:
-                advice = "Two processes were given one client_id: check the launcher."
-                return Refused("client_id", f"{register.client_id} ({here})", f"taken by {there}", advice)
-            advice = "A client that restarts cannot rejoin a job: restart the job. Or two processes have one client_id."
-            return Refused("incarnation", f"{register.incarnation:016x} ({here})", f"of {there}", advice)
-        if register.heartbeat_interval >= self.config.heartbeat_timeout:
-            ours = f"heartbeat_timeout={self.config.heartbeat_timeout:g}"
-            advice = "The coordinator would take this client for dead: make the interval shorter than the timeout."
-            return Refused("heartbeat_interval", f"{register.heartbeat_interval:g}", ours, advice)
-        for other in self._members.values():
-            if other.register.device_type != register.device_type:
-                ours = f"{other.register.device_type} (client {other.register.client_id})"
-                return Refused("device_type", register.device_type, ours, "All clients bring up one type of device.")
-            break
-        return None
 
     def _on_ready(self, member: _Member, ready: Ready) -> Effects:
         member.ready = ready
@@ -400,7 +353,3 @@ class CoordinatorMachine:
             news.append(MemberUpdate(client_id, other.phase, other.healthy, other.health))
         member.news_seen = self._sequence
         return tuple(news)
-
-
-def _process(register: Register) -> str:
-    return f"process {register.pid} on host {register.hostname}"

@@ -1,0 +1,72 @@
+"""Who may join a job: a registration that does not fit is refused with both sides' values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...transport.messages import PROTOCOL_VERSION, Refused, Register
+
+__all__ = ["CoordinatorConfig", "refusal_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorConfig:
+    """What the coordinator knows from the start; durations in seconds.
+
+    Attributes:
+        job_id: 128 random bits in hexadecimal, drawn for this forming of the job.
+    """
+
+    num_clients: int
+    job_name: str
+    job_id: str
+    heartbeat_interval: float
+    heartbeat_timeout: float
+
+
+def refusal_of(
+    register: Register, config: CoordinatorConfig, here: Mapping[int, Register], *, is_forming: bool
+) -> Refused | None:
+    """Return why `register` is refused, or `None` where it fits.
+
+    Args:
+        register: the client that wants to join.
+        config: what the job is.
+        here: who has registered.
+        is_forming: whether the job still waits for clients.
+    """
+    for field, theirs, ours, advice in (
+        ("protocol_version", register.protocol_version, PROTOCOL_VERSION, "Install one version of bringup on all."),
+        ("job_name", register.job_name, config.job_name, "Another job may be using this address."),
+        ("num_clients", register.num_clients, config.num_clients, "All clients must be given the same jobs."),
+    ):
+        if theirs != ours:
+            return Refused(field, repr(theirs), repr(ours), advice)
+    if not 0 <= register.client_id < config.num_clients:
+        return Refused("client_id", str(register.client_id), f"0 to {config.num_clients - 1}", "")
+    if register.heartbeat_interval >= config.heartbeat_timeout:
+        ours = f"heartbeat_timeout={config.heartbeat_timeout:g}"
+        advice = "The coordinator would take this client for dead: make the interval shorter than the timeout."
+        return Refused("heartbeat_interval", f"{register.heartbeat_interval:g}", ours, advice)
+    return _conflict(register, here, is_forming)
+
+
+def _conflict(register: Register, here: Mapping[int, Register], is_forming: bool) -> Refused | None:
+    """Return the refusal of a client that does not fit with those that are here."""
+    if (incumbent := here.get(register.client_id)) is not None:
+        own, other = _process(register), _process(incumbent)
+        if is_forming:
+            advice = "Two processes were given one client_id: check the launcher."
+            return Refused("client_id", f"{register.client_id} ({own})", f"taken by {other}", advice)
+        advice = "A client that restarts cannot rejoin a job: restart the job. Or two processes have one client_id."
+        return Refused("incarnation", f"{register.incarnation:016x} ({own})", f"of {other}", advice)
+    first = next(iter(here.values()), register)
+    if first.device_type != register.device_type:
+        ours = f"{first.device_type} (client {first.client_id})"
+        return Refused("device_type", register.device_type, ours, "All clients bring up one type of device.")
+    return None
+
+
+def _process(register: Register) -> str:
+    return f"process {register.pid} on host {register.hostname}"
