@@ -101,7 +101,7 @@ class Client:
         self._thread.call_soon(self._abort, error)
 
     async def finish(self) -> None:
-        """Wait until nothing of it is left. Bounded; a cancellation is kept until then."""
+        """Wait until it has ended and nothing of it is left; a cancellation is kept until then."""
         cancelled: asyncio.CancelledError | None = None
         while not self._thread.finished.is_set:
             try:
@@ -113,7 +113,7 @@ class Client:
             raise cancelled
 
     def finish_blocking(self) -> None:
-        """Block until nothing of it is left."""
+        """Block until it has ended and nothing of it is left."""
         self._thread.finished.wait_blocking()
         self._thread.join()
 

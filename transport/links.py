@@ -36,6 +36,7 @@ class TcpLinkListener:
         self._handshakes: dict[asyncio.Task[None], TcpLink] = {}
         self._expected: asyncio.Future[tuple[LinkIdentity, LinkIdentity]] = asyncio.get_running_loop().create_future()
         self._accepted: asyncio.Future[Link] = asyncio.get_running_loop().create_future()
+        self._is_closed = False
         self.port = 0
 
     async def listen(self, hosts: list[str], port: int, context: ssl.SSLContext | None) -> None:
@@ -58,7 +59,8 @@ class TcpLinkListener:
         return await self._accepted
 
     async def close(self) -> None:
-        """See `LinkListener.close`."""
+        """See `LinkListener.close`. The link that was accepted ends, too."""
+        self._is_closed = True
         for server in self._servers:
             server.close()
         self._servers.clear()
@@ -66,10 +68,15 @@ class TcpLinkListener:
             task.cancel()
             link.close()
         await asyncio.gather(*self._handshakes, return_exceptions=True)
+        if self._accepted.done() and not self._accepted.cancelled():
+            self._accepted.result().close()
         for waiter in (self._expected, self._accepted):
             waiter.cancel()
 
     def _greet(self, link: TcpLink) -> None:
+        if self._is_closed:  # it was in the kernel's queue
+            link.close()
+            return
         if len(self._handshakes) >= _STRANGERS_MAX:
             oldest, stranger = next(iter(self._handshakes.items()))
             oldest.cancel()
@@ -88,7 +95,7 @@ class TcpLinkListener:
                 return link.close()
             status = await self._judge(hello, link)
             await link.send(Reply(status, self._incarnation).encode())
-            if status is Status.ACCEPTED:
+            if status is Status.ACCEPTED and not self._accepted.done():
                 self._accepted.set_result(link)
                 return None
             if status is not Status.ALIVE:

@@ -14,7 +14,7 @@ from ...errors import BringupError, CollectiveMismatchError, DeviceInitializatio
 from ...transport.addresses import Address
 from ...transport.local import local_sessions
 from ...transport.messages import CoordinatorMessage
-from ...transport.ports import ChannelClosedError, LinkIdentity, LinkListener, Network, Server, Session
+from ...transport.ports import ChannelClosedError, Link, LinkIdentity, LinkListener, Network, Server, Session
 from ...transport.ring import Ring, RingBrokenError
 from ..latch import Latch
 from ..machines import events as ev
@@ -83,6 +83,7 @@ class CoordinationPeer:
         self._session: Session | None = None
         self._outbox: Outbox | None = None
         self._pump: asyncio.Task[None] | None = None
+        self._outgoing: Link | None = None
         self._ring: Ring | None = None
 
     # The life of the peer.
@@ -120,14 +121,18 @@ class CoordinationPeer:
             await self._coordinator.close()
         if self._server is not None:
             await self._server.close()
-        if self._ring is not None:
-            self._ring.close()
         for task in self._tasks:
             task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        if self._outgoing is not None:
+            self._outgoing.close()
         if self._listener is not None:
             await self._listener.close()
         await self._backend.close(BACKEND_STOP_TIMEOUT)
         self._settle_barriers(self.failed.value)
+        # Closed connections are let go of in the loop's next turn, which may be its last.
+        await asyncio.sleep(0)
 
     async def _say_last_words(self) -> None:
         if self._outbox is None or self._pump is None or self._session is None:
@@ -271,14 +276,15 @@ class CoordinationPeer:
             outgoing = await self._network.connect_link(Address.parse(effect.right.link_address), own, right)
         except (ChannelClosedError, OSError) as error:
             return await self._inbox.put(ev.LinkBroken(right.client_id, str(error)))
+        self._outgoing = outgoing
         incoming = await accepting
         self._ring = Ring(config.client_id, config.num_clients, incoming, outgoing)
         for neighbour, link in ((left, incoming), (right, outgoing)):
-            self._spawn(self._watch_link(neighbour.client_id, link.wait_closed()))
+            self._spawn(self._watch_link(neighbour.client_id, link))
         return await self._inbox.put(ev.RingConnected(effect.tag))
 
-    async def _watch_link(self, client_id: int, closed: Coroutine[Any, Any, str]) -> None:
-        await self._inbox.put(ev.LinkBroken(client_id, await closed))
+    async def _watch_link(self, client_id: int, link: Link) -> None:
+        await self._inbox.put(ev.LinkBroken(client_id, await link.wait_closed()))
 
     async def _merge(self, effect: ev.Merge) -> None:
         config = self.machine.config
