@@ -21,12 +21,12 @@ class RuntimeThread:
     """Runs one coroutine on a new event loop in a new daemon thread; both are gone when it returns.
 
     Attributes:
-        finished: set once the loop is closed and all that follows from it is done.
+        finished: set once the coroutine has ended and all that follows from it is done.
 
     Args:
         main: makes the coroutine.
         name: of the thread.
-        on_end: called in the thread once the loop is closed, with what ended the coroutine, or `None`.
+        on_end: called in the thread once the coroutine has ended, with what ended the coroutine, or `None`.
     """
 
     def __init__(
@@ -40,6 +40,7 @@ class RuntimeThread:
         self._main = main
         self._on_end = on_end
         self._lock = threading.Lock()
+        self._is_over = False
         self._calls: set[concurrent.futures.Future[Any]] = set()
         self._loop = _new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True, name=name)
@@ -49,14 +50,13 @@ class RuntimeThread:
         """Run `coroutine` on the loop; cancelling the future cancels it. The end of the loop cancels both.
 
         Raises:
-            RuntimeError: the loop is closed.
+            RuntimeError: the loop has ended.
         """
         with self._lock:
-            try:
-                future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-            except RuntimeError:
+            if self._is_over:
                 coroutine.close()
-                raise
+                raise RuntimeError("the loop has ended")
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
             self._calls.add(future)
         future.add_done_callback(self._calls.discard)
         return future
@@ -70,23 +70,26 @@ class RuntimeThread:
         return True
 
     def join(self) -> None:
-        """Wait for the thread, which has set `finished`, to be gone: microseconds."""
+        """Wait for the thread, which has set `finished`, to close its loop and be gone: microseconds, and bounded."""
         self._thread.join(_JOIN_TIMEOUT)
 
     def _run(self) -> None:
         failure: BaseException | None = None
+        runner = asyncio.Runner(loop_factory=lambda: self._loop)
         try:
-            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-                runner.run(self._main())
+            runner.run(self._main())
         except BaseException as error:  # noqa: BLE001 - whatever ended it is reported to those who wait
             failure = error
         with self._lock:
-            # What was handed over in the loop's last moment was never begun.
+            self._is_over = True
             calls = list(self._calls)
+        # What was handed over in the last moment was never begun, or never ended.
         for call in calls:
             call.cancel()
         self._on_end(failure)
+        # Nobody waits for the loop to close: uvloop has been seen to hang there.
         self.finished.set(None)
+        runner.close()
 
 
 def _new_event_loop() -> asyncio.AbstractEventLoop:

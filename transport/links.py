@@ -9,7 +9,7 @@ from typing import Any
 
 from .addresses import Address
 from .credentials import Credentials
-from .dial import lookup, open_socket
+from .dial import describe, lookup, open_socket
 from .hello import HELLO_BYTES, REPLY_BYTES, Hello, Purpose, Reply, Status, decode_hello, decode_reply
 from .link import TcpLink
 from .listening import bind_all
@@ -124,7 +124,10 @@ class TcpLinkListener:
 
 async def connect_link(address: Address, own: LinkIdentity, right: LinkIdentity, credentials: Credentials) -> Link:
     """See `Network.connect_link`."""
-    link, reply = await _exchange(address, Hello(Purpose.LINK, own, right), credentials, None)
+    try:
+        link, reply = await _exchange(address, Hello(Purpose.LINK, own, right), credentials, None)
+    except OSError as error:
+        raise ChannelClosedError(f"{address} cannot be reached: {describe(error)}") from None
     if reply.status is Status.ACCEPTED:
         return link
     link.close()

@@ -274,7 +274,7 @@ class CoordinationPeer:
         self._tasks.add(accepting)
         try:
             outgoing = await self._network.connect_link(Address.parse(effect.right.link_address), own, right)
-        except (ChannelClosedError, OSError) as error:
+        except ChannelClosedError as error:
             return await self._inbox.put(ev.LinkBroken(right.client_id, str(error)))
         self._outgoing = outgoing
         incoming = await accepting

@@ -203,6 +203,7 @@ def test_a_client_of_another_job_is_refused(place: str) -> None:
             (error,) = await other.failures()
             assert isinstance(error, RegistrationRefusedError)
             assert (error.field, error.ours, error.theirs) == ("num_clients", "3", "2")
+            await other.runs[1]
             job.start(1)
             await job.ups()
 

@@ -90,6 +90,7 @@ class Process:
         failed: what it raised, with the time.
         left: how its shutdown ended, with the time.
         barriers: how its barrier calls ended, with the times.
+        is_unreachable: whether its host answers nothing.
         backend_seconds: how long its devices take to come up; `None` for ever.
         backend_error: what its devices fail with.
     """
@@ -106,6 +107,7 @@ class Process:
         self.is_alive = True
         self.is_stopped = False
         self.is_listening = True
+        self.is_unreachable = False
         self.is_over = False
         self.began = began
         self.backend_seconds: float | None = 0.0

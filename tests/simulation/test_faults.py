@@ -147,8 +147,36 @@ def test_a_crash_is_told_at_once_in_every_phase(seed: int, phase: Phase) -> None
         crashed_at = world.clock.now
         world.run(until=crashed_at + 1.0)
         assert_all_blame(world, VICTIM, "process died")
-        # The broken connection, the question, its answer, and the verdict.
-        assert last_told(world, but=VICTIM) <= crashed_at + 4 * DELAY_MAX
+        # The broken connection, the question, its answer, and the verdict, which waits a little for more proofs.
+        assert last_told(world, but=VICTIM) <= crashed_at + 4 * DELAY_MAX + 0.02 + PATIENCE
+
+
+@pytest.mark.parametrize("phase", IN_BRING_UP)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_crash_on_a_host_that_goes_down_is_told(seed: int, phase: Phase) -> None:
+    with World(seed, N) as world:
+        victim = run_into(world, VICTIM, phase)
+        victim.crash()
+        victim.is_unreachable = True
+        crashed_at = world.clock.now
+        world.run(until=crashed_at + 15.0)
+        assert_all_blame(world, VICTIM, "")
+        assert last_told(world, but=VICTIM) <= crashed_at + 10.0 + 1.0 + ROUND_TRIP
+
+
+@pytest.mark.parametrize("phase", IN_BRING_UP)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_clients_that_crash_together_are_named_together(seed: int, phase: Phase) -> None:
+    with World(seed, N) as world:
+        run_into(world, VICTIM, phase)
+        together = [process for process in world.processes if process.client_id in (VICTIM, 8, 9)]
+        for process in together:
+            process.crash()
+        world.run(until=world.clock.now + 1.0)
+        for error in errors_of(world, PeerFailedError, but=(VICTIM, 8, 9)):
+            assert isinstance(error, PeerFailedError)
+            assert error.client_id in (VICTIM, 8, 9)
+            assert "process died" in error.cause
 
 
 @pytest.mark.parametrize("phase", IN_BRING_UP)

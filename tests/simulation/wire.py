@@ -136,10 +136,10 @@ class Wire:
 
         def arrive() -> None:
             suspect = self.world.listener(probe.link_address)
-            if suspect is None:
-                answer(ProbeOutcome.REFUSED, self.delay())
-            elif suspect.is_stopped:
+            if self.world.is_silent(probe.link_address):
                 answer(ProbeOutcome.SILENT, _PROBE_TIMEOUT)
+            elif suspect is None:
+                answer(ProbeOutcome.REFUSED, self.delay())
             elif suspect.incarnation != probe.incarnation:
                 answer(ProbeOutcome.REPLACED, self.delay())
             else:

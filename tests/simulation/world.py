@@ -118,6 +118,11 @@ class World:
         process = self._listeners.get(link_address)
         return process if process is not None and process.is_listening else None
 
+    def is_silent(self, link_address: str) -> bool:
+        """Return whether nothing answers on an address, not even that nobody is there."""
+        process = self._listeners.get(link_address)
+        return process is not None and (process.is_stopped or process.is_unreachable)
+
     def ring_of(self, job_id: str) -> SimulatedRing:
         """Return the ring of a job."""
         return self._rings.setdefault(job_id, SimulatedRing(self))
