@@ -21,6 +21,9 @@ REGISTRATION_TIMEOUT = 5.0
 PROBE_TIMEOUT = 1.0
 """Seconds that a suspect has to answer."""
 
+LATECOMERS_TIMEOUT = 1.0
+"""Seconds that a job which failed while it was forming stays to tell those who come late."""
+
 _FLUSH_TIMEOUT = 1.0
 _BROKEN = "the connection broke"
 _ENDED_HERE = "the coordinator ended it"
@@ -36,6 +39,7 @@ class CoordinatorDriver:
         self._inbox: asyncio.Queue[ev.CoordinatorEvent | None] = asyncio.Queue(INBOX_MAX)
         self._outboxes: dict[int, Outbox] = {}
         self._numbers = itertools.count(1)
+        self._acted = asyncio.Event()
         self._sessions: set[asyncio.Task[None]] = set()
         self._probes: set[asyncio.Task[None]] = set()
 
@@ -48,13 +52,28 @@ class CoordinatorDriver:
                 probe.cancel()
             await asyncio.gather(*self._probes, return_exceptions=True)
 
-    async def close(self) -> None:
-        """Let the machine take in what has come so far, then everybody hear what it has to say. Bounded."""
+    async def close(self, *, wait_for_latecomers: bool) -> None:
+        """Let the machine take in what has come so far, then everybody hear what it has to say. Bounded.
+
+        A job that failed while it was forming has clients that are about to come: without `wait_for_latecomers` they
+        find nobody there, and wait for the whole of their patience.
+        """
+        if wait_for_latecomers:
+            await self._tell_latecomers()
         await self._inbox.put(None)
         for outbox in self._outboxes.values():
             outbox.finish()
         if self._sessions:
             await asyncio.wait(self._sessions, timeout=_FLUSH_TIMEOUT)
+
+    async def _tell_latecomers(self) -> None:
+        try:
+            async with asyncio.timeout(LATECOMERS_TIMEOUT):
+                while not self._machine.has_told_all:
+                    self._acted.clear()
+                    await self._acted.wait()
+        except TimeoutError:
+            return
 
     async def serve(self, session: Session) -> None:
         """Serve one session until it ends; called once for each."""
@@ -92,6 +111,7 @@ class CoordinatorDriver:
         return f"it sent a {type(message).__name__}, which is not for clients to send"
 
     def _perform(self, effect: ev.CoordinatorEffect) -> None:
+        self._acted.set()
         match effect:
             case ev.Answer(sessions, message):
                 for number in sessions:

@@ -74,6 +74,7 @@ class CoordinationPeer:
         self._device_timeout = device_timeout
         self._health_interval = health_interval
         self._inbox: asyncio.Queue[ev.PeerEvent | None] = asyncio.Queue(INBOX_MAX)
+        self._is_aborted = False
         self._tickets = itertools.count(1)
         self._barriers: dict[int, asyncio.Future[None]] = {}
         self._group: asyncio.TaskGroup
@@ -116,9 +117,9 @@ class CoordinationPeer:
 
     async def _tear_down(self) -> None:
         """Last words first, so that the others hear the cause before they see links break."""
-        await self._say_last_words()
+        was_heard = await self._say_last_words()
         if self._coordinator is not None:
-            await self._coordinator.close()
+            await self._coordinator.close(wait_for_latecomers=was_heard and not self._is_aborted)
         if self._server is not None:
             await self._server.close()
         for task in self._tasks:
@@ -134,17 +135,20 @@ class CoordinationPeer:
         # Closed connections are let go of in the loop's next turn, which may be its last.
         await asyncio.sleep(0)
 
-    async def _say_last_words(self) -> None:
+    async def _say_last_words(self) -> bool:
+        """Send what is left to say and end the session; returns whether there was one."""
         if self._outbox is None or self._pump is None or self._session is None:
-            return
+            return False
         self._outbox.finish()
         await asyncio.wait([self._pump], timeout=FLUSH_TIMEOUT)
         await self._session.close()
         # gRPC's threads live as long as anybody holds a channel; a system that was shut down may be held for long.
         self._outbox = self._pump = self._session = None
+        return True
 
     def abort(self, error: BaseException) -> None:
         """End this client's part: the others are told of `error`. Call it on the peer's loop."""
+        self._is_aborted = True
         self._inbox.put_nowait(ev.Abort(error))
 
     # What the user wants of it.

@@ -18,6 +18,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ...errors import CoordinatorLostError
 from ...transport.messages import (
     BarrierFailed,
     BarrierReleased,
@@ -56,6 +57,7 @@ _VERDICT_DELAY = 0.02
 # A link that broke between two live processes is mostly the consequence of something else, which shows within this.
 _DOUBT = 1.0
 _EPOCH = 1
+_HOST = 0
 
 
 class _State(enum.Enum):
@@ -99,6 +101,7 @@ class CoordinatorMachine:
         self._news: OrderedDict[int, int] = OrderedDict()
         self._leave_deadline: float | None = None
         self._last_word: Verdict | None = None
+        self._untold: set[int] = set()
 
     # Transitions.
 
@@ -156,8 +159,7 @@ class CoordinatorMachine:
         if self._state is _State.CLOSED:
             return []
         if self._verdict_due is not None and now >= self._verdict_due:
-            first, *others = self._dead
-            return self._fail(self._members[first], self._dead[first], also=others)
+            return self._fail_for_the_dead()
         for client_id, (due, cause) in self._doubts.items():
             if now >= due:
                 return self._fail(self._members[client_id], cause)
@@ -179,9 +181,9 @@ class CoordinatorMachine:
         return min((due for due in candidates if due is not None), default=None)
 
     @property
-    def is_closed(self) -> bool:
-        """Whether the job has ended, in order or with a verdict."""
-        return self._state is _State.CLOSED
+    def has_told_all(self) -> bool:
+        """Whether the job is over, and no client is to come that has not heard of it."""
+        return self._state is _State.CLOSED and not self._untold
 
     # Steps.
 
@@ -267,9 +269,10 @@ class CoordinatorMachine:
 
     def _answer_too_late(self, session: int, message: ClientMessage) -> Effects:
         """Tell who comes for the first time why the job failed; who was here before has come for the next one."""
-        is_newcomer = isinstance(message, Register) and message.client_id not in self._members
-        news: Effects = [ev.Answer((session,), self._last_word)] if is_newcomer and self._last_word is not None else []
-        return [*news, ev.CloseSession(session)]
+        if self._last_word is None or not isinstance(message, Register) or message.client_id not in self._untold:
+            return [ev.CloseSession(session)]
+        self._untold.remove(message.client_id)
+        return [ev.Answer((session,), self._last_word), ev.CloseSession(session)]
 
     def _suspect(self, client_id: int, evidence: str) -> Effects:
         member = self._members[client_id]
@@ -280,6 +283,14 @@ class CoordinatorMachine:
         tag = (_EPOCH, self._sequence)
         self._probes[tag] = client_id
         return [ev.Probe(tag, member.register.link_address, member.register.incarnation)]
+
+    def _fail_for_the_dead(self) -> Effects:
+        first, *others = self._dead
+        if len(self._dead) > 1 and len(self._dead) == self.config.num_clients - 1:
+            # That everybody has died is less likely than that they have given this one up.
+            cause = "all other clients have gone, as they do when this one is stopped or cut off for too long"
+            return self._fail(self._members[_HOST], cause, error=CoordinatorLostError.__name__)
+        return self._fail(self._members[first], self._dead[first], also=others)
 
     def _judge_probe(self, client_id: int, outcome: ProbeOutcome, detail: str, now: float) -> Effects:
         evidence = self._members[client_id].evidence
@@ -296,6 +307,7 @@ class CoordinatorMachine:
         others = {*self._dead, *also} - {member.register.client_id}
         self._last_word = self._verdict(member, error, cause, pack_ids(others))
         self._state = _State.CLOSED
+        self._untold = set(range(self.config.num_clients)) - self._members.keys()
         return [self._to_all(self._last_word)]
 
     # Helpers.

@@ -38,7 +38,9 @@ def of_verdict(verdict: Verdict) -> BringupError:
     """Return the exception that `verdict` is."""
     if verdict.error in JOB_WIDE_ERRORS:
         return JOB_WIDE_ERRORS[verdict.error](verdict.cause)
-    text = f"{_who(verdict)} failed in phase {verdict.phase}: {verdict.cause}"
+    if verdict.error == CoordinatorLostError.__name__:
+        return coordinator_lost(verdict.address, verdict.hostname, verdict.phase, verdict.cause)
+    text = f"{_who(verdict)} failed in phase {verdict.phase}: {verdict.cause.rstrip('.')}"
     if verdict.also:
         text += f". Clients that failed with it: {format_ids(unpack_ids(verdict.also))}"
     return PeerFailedError(

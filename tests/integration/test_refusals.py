@@ -148,6 +148,19 @@ def test_a_backend_that_fails_fails_everybody_by_name() -> None:
         assert "no power" in error.attributes["cause"]
 
 
+@pytest.mark.parametrize("victim", [0, 2])
+def test_a_backend_that_fails_at_once_is_told_to_those_who_come_a_little_later(victim: int) -> None:
+    with LocalJob(4, environment={"BRINGUP_SIM_FAULT": f"{victim}:raise:no power"}) as job:
+        job.start()
+        calls = job.call("initialize", device_type="SIM", initialization_timeout=15.0)
+        for client_id, call in enumerate(calls):
+            error = call.error()
+            assert error.error == ("DeviceInitializationError" if client_id == victim else "PeerFailedError"), (
+                error.text
+            )
+            assert "no power" in error.text
+
+
 def test_a_backend_that_hangs_is_given_up_at_its_deadline() -> None:
     with LocalJob(2, environment={"BRINGUP_SIM_FAULT": "1:hang"}) as job:
         job.start()

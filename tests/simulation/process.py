@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from bringup.errors import DeviceInitializationError
+from bringup.runtime.drivers.coordinator import LATECOMERS_TIMEOUT
 from bringup.runtime.machines import events as ev
 from bringup.runtime.machines.coordinator import CoordinatorMachine
 from bringup.runtime.machines.peer import PeerConfig, PeerMachine
@@ -42,14 +43,15 @@ class Driven:
 
     def take(self, event: Any) -> None:
         """Take in one event."""
-        if self.is_over:
-            return
         self._wake_when_due()
+        clock = self._process.world.clock
         if not self.is_over:
-            clock = self._process.world.clock
             clock.note(self._who, event)
             self._carry_out(self.machine.handle(event, clock.now))
             self._arm()
+        elif isinstance(self.machine, PeerMachine):
+            # A driver has left its loop by then; a machine that has ended must not mind.
+            assert self.machine.handle(event, clock.now) == [], f"{self._who} acts after its end"
 
     def _carry_out(self, effects: list[Any]) -> None:
         invariants.after_step(self._process, self.machine, effects)
@@ -116,7 +118,9 @@ class Process:
         self.failed: tuple[float, BaseException] | None = None
         self.left: tuple[float, ev.Left] | None = None
         self.barriers: list[tuple[float, ev.BarrierDone]] = []
+        self.is_aborted = False
         self._is_gone = False
+        self._waits_for_latecomers = False
         self._backlog: list[Callable[[], None]] = []
         self._triggers: defaultdict[Phase, list[Callable[[], None]]] = defaultdict(list)
 
@@ -161,6 +165,8 @@ class Process:
         """Give the coordinator an event."""
         if self.coordinator is not None:
             self.coordinator.take(event)
+            if self._waits_for_latecomers and self._has_told_all:
+                self._end_of_process()
 
     # What befalls it.
 
@@ -177,6 +183,12 @@ class Process:
             self.session.end_up("the stream broke")
         self._end_of_process()
 
+    def abort(self, error: BaseException) -> None:
+        """Let the user give up."""
+        self.world.culprits.add(self.client_id)
+        self.is_aborted = True
+        self.tell_peer(ev.Abort(error))
+
     def stop(self) -> None:
         """Stop the process, as SIGSTOP does: all stays open, nothing moves."""
         self.world.culprits.add(self.client_id)
@@ -188,6 +200,14 @@ class Process:
         backlog, self._backlog = self._backlog, []
         for action in backlog:
             self.deliver(action)
+
+    @property
+    def _has_told_all(self) -> bool:
+        """Whether there is nobody left to whom the coordinator here, if there is one, must say why the job failed."""
+        if self.coordinator is None or not self.is_alive or self.is_aborted:
+            return True
+        assert isinstance(self.coordinator.machine, CoordinatorMachine)
+        return self.coordinator.machine.has_told_all
 
     # The peer's effects.
 
@@ -241,6 +261,9 @@ class Process:
     def _end_of_process(self) -> None:
         if self._is_gone:
             return
+        if not self._has_told_all and not self._waits_for_latecomers:
+            self._waits_for_latecomers = True
+            return self.later(LATECOMERS_TIMEOUT, self._end_of_process)
         self._is_gone = self.is_over = self.peer.is_over = True
         self.is_listening = False
         self.world.unsettled.discard(self)
@@ -248,3 +271,4 @@ class Process:
         if self.coordinator is not None:
             self.coordinator.is_over = True
             self.world.lose_host(self)
+        return None

@@ -141,6 +141,16 @@ def test_a_backend_that_fails_at_once_is_told_to_whoever_has_registered(seed: in
         assert_all_blame(world, VICTIM, "DeviceInitializationError: no such chip")
 
 
+@pytest.mark.parametrize("victim", [0, VICTIM])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_backend_that_fails_at_once_is_told_to_whoever_comes_soon(seed: int, victim: int) -> None:
+    with World(seed, N) as world:
+        for process in world.start_all(within=0.5):
+            process.backend_error = "no such chip" if process.client_id == victim else None
+        world.run(until=3.0)
+        assert_all_blame(world, victim, "DeviceInitializationError: no such chip", but=(victim,))
+
+
 @pytest.mark.parametrize("phase", IN_BRING_UP)
 @pytest.mark.parametrize("seed", FEWER_SEEDS)
 def test_a_crash_is_told_at_once_in_every_phase(seed: int, phase: Phase) -> None:
@@ -320,8 +330,7 @@ def test_a_core_that_two_clients_claim_is_an_error_for_all(seed: int) -> None:
 def test_a_client_that_gives_up_says_why(seed: int, who: int) -> None:
     with World(seed, N) as world:
         quitter = run_into(world, who, world.rng.choice(IN_BRING_UP))
-        world.culprits.add(who)
-        quitter.tell_peer(ev.Abort(KeyboardInterrupt("by hand")))
+        quitter.abort(KeyboardInterrupt("by hand"))
         aborted_at = world.clock.now
         world.run(until=aborted_at + 1.0)
         assert_all_blame(world, who, "KeyboardInterrupt: by hand")

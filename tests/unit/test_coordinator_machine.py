@@ -82,6 +82,19 @@ def verdict(effects: list[Any]) -> Verdict:
     return found
 
 
+def is_closed(machine: CoordinatorMachine) -> bool:
+    """Whether it has nothing to wait for: before its end it always listens to somebody."""
+    return machine.deadline() is None
+
+
+def judged(machine: CoordinatorMachine, until: float) -> list[Any]:
+    """Wake the machine whenever it asks for it, while the clients beat; returns what it then says."""
+    effects: list[Any] = []
+    while (due := machine.deadline()) is not None and due <= until:
+        effects += machine.wake(due)
+    return effects
+
+
 def machine_with(*clients: int) -> CoordinatorMachine:
     machine = CoordinatorMachine(CONFIG)
     for client_id in clients:
@@ -180,7 +193,7 @@ def test_different_digests_fail_for_all_and_name_the_odd_one() -> None:
     found = verdict(say(machine, 2, ready()))
     assert (found.error, found.client_id) == ("TopologyError", 1)
     assert "clients 0, 2 hold" in found.cause
-    assert machine.is_closed
+    assert is_closed(machine)
 
 
 def test_a_heartbeat_is_answered_with_news_once() -> None:
@@ -236,8 +249,9 @@ def test_a_broken_session_is_evidence_and_a_refused_probe_is_proof() -> None:
     machine = running()
     (probe,) = end(machine, 1)
     assert probe == ev.Probe(probe.tag, "h1:5000", 1001)
-    assert not machine.is_closed
-    found = verdict(list(machine.handle(ev.ProbeAnswered(probe.tag, ProbeOutcome.REFUSED, "h1:5000 refuses"), 0.1)))
+    assert not is_closed(machine)
+    assert machine.handle(ev.ProbeAnswered(probe.tag, ProbeOutcome.REFUSED, "h1:5000 refuses"), 0.1) == []
+    found = verdict(judged(machine, 0.2))
     assert found.client_id == 1
     assert found.cause.startswith("process died (h1:5000 refuses; its connection")
 
@@ -245,8 +259,44 @@ def test_a_broken_session_is_evidence_and_a_refused_probe_is_proof() -> None:
 def test_a_replaced_process_has_died() -> None:
     machine = running()
     (probe,) = end(machine, 1)
-    found = verdict(list(machine.handle(ev.ProbeAnswered(probe.tag, ProbeOutcome.REPLACED, "another"), 0.1)))
-    assert found.cause.startswith("process died")
+    machine.handle(ev.ProbeAnswered(probe.tag, ProbeOutcome.REPLACED, "another"), 0.1)
+    assert verdict(judged(machine, 0.2)).cause.startswith("process died")
+
+
+def test_clients_that_die_together_are_named_together() -> None:
+    machine = CoordinatorMachine(dataclasses.replace(CONFIG, num_clients=4))
+    for client_id in range(4):
+        say(machine, client_id, register(client_id, num_clients=4))
+    for probe in [*end(machine, 2), *end(machine, 1)]:
+        machine.handle(ev.ProbeAnswered(probe.tag, ProbeOutcome.REFUSED, "refused"), 0.1)
+    found = verdict(judged(machine, 0.2))
+    assert (found.error, found.client_id, found.also) == ("PeerFailedError", 2, (1, 1))
+
+
+def test_a_coordinator_that_all_others_have_left_blames_itself() -> None:
+    machine = running()
+    for probe in [*end(machine, 2), *end(machine, 1)]:
+        machine.handle(ev.ProbeAnswered(probe.tag, ProbeOutcome.REFUSED, "refused"), 0.1)
+    found = verdict(judged(machine, 0.2))
+    assert (found.error, found.client_id) == ("CoordinatorLostError", 0)
+
+
+def test_a_link_that_breaks_between_the_living_is_explained_by_a_death_elsewhere() -> None:
+    machine = running()
+    (doubtful,) = say(machine, 0, Suspect(2, "closed"))
+    machine.handle(ev.ProbeAnswered(doubtful.tag, ProbeOutcome.ALIVE, "it answers"), 0.1)
+    (probe,) = end(machine, 1, 0.2)
+    machine.handle(ev.ProbeAnswered(probe.tag, ProbeOutcome.REFUSED, "refused"), 0.3)
+    found = verdict(judged(machine, 0.5))
+    assert (found.client_id, found.also) == (1, ())
+
+
+def test_a_link_that_nothing_explains_ends_the_job_soon() -> None:
+    machine = running()
+    (doubtful,) = say(machine, 0, Suspect(2, "closed"))
+    machine.handle(ev.ProbeAnswered(doubtful.tag, ProbeOutcome.ALIVE, "it answers"), 0.1)
+    found = verdict(judged(machine, 5.0))
+    assert (found.client_id, "its ring link with client 0 broke: closed" in found.cause) == (2, True)
 
 
 def test_a_broken_link_has_its_far_end_probed_once() -> None:
@@ -261,7 +311,7 @@ def test_a_broken_link_has_its_far_end_probed_once() -> None:
 def test_an_answer_to_no_question_is_dropped() -> None:
     machine = running()
     assert machine.handle(ev.ProbeAnswered((1, 999), ProbeOutcome.REFUSED, ""), 0.0) == []
-    assert not machine.is_closed
+    assert not is_closed(machine)
 
 
 def test_after_the_end_who_is_new_is_told_why_and_the_rest_is_sent_away() -> None:
@@ -299,7 +349,7 @@ def test_all_leave_together() -> None:
     assert end(machine, 1) == [], "who wants to leave may go"
     (dismissal,) = say(machine, 2, Leave(30.0))
     assert dismissal.message == Dismissed(())
-    assert machine.is_closed
+    assert is_closed(machine)
 
 
 def test_who_does_not_leave_in_time_is_named_and_told() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from fractions import Fraction
 
 import numpy as np
@@ -62,9 +63,10 @@ def test_the_defaults_are_those_of_the_contract() -> None:
 
 
 def test_every_field_is_documented() -> None:
-    assert Options.__doc__ is not None
+    documentation = inspect.getdoc(Options)
+    assert documentation is not None
     for name in DEFAULTS:
-        assert f"\n        {name}: " in Options.__doc__
+        assert f"\n    {name}: " in documentation
 
 
 def test_the_environment_fills_what_no_argument_gives() -> None:
