@@ -260,7 +260,7 @@ class Process:
 
     def _end_of_process(self) -> None:
         if self._is_gone:
-            return
+            return None
         if not self._has_told_all and not self._waits_for_latecomers:
             self._waits_for_latecomers = True
             return self.later(LATECOMERS_TIMEOUT, self._end_of_process)

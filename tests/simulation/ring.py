@@ -55,14 +55,11 @@ class RingEnd:
         self._breaks.append(event)
         if not self.is_closed and (could_not_open or len(self._links_up) == 2):
             self.process.tell_peer(event)
-            self._break_collective()
 
     def merge(self, tag: ev.Tag, devices: Sequence[LocalDevice]) -> None:
         """Take part in the merge."""
         self._merging = tag
         self._ring.contribute(self.process, devices)
-        if self._breaks:
-            self._break_collective()
 
     def merged(self, outcome: CoreTable | TopologyError) -> None:
         """The merge is done here."""
@@ -77,11 +74,6 @@ class RingEnd:
     def close(self) -> None:
         """End both links."""
         self.is_closed = True
-
-    def _break_collective(self) -> None:
-        """A collective that breaks half-way closes both links, so that the neighbours' break too."""
-        if self._merging is not None and not self.is_closed:
-            self._ring.leave(self.process)
 
 
 class SimulatedRing:
