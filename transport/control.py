@@ -95,6 +95,7 @@ class GrpcServer:
     def __init__(self, on_session: Callable[[Session], Awaitable[None]]) -> None:
         self._on_session = on_session
         self._server: grpc.aio.Server | None = None
+        self._handlers: set[asyncio.Task[Any]] = set()
 
     async def listen(self, hosts: list[str], port: int, credentials: Credentials) -> None:
         """Listen on `port` of each of `hosts`.
@@ -129,10 +130,20 @@ class GrpcServer:
         """See `Server.close`."""
         server, self._server = self._server, None
         if server is not None:
-            await _to_its_end(server.stop(_STOP_GRACE))
+            await _to_its_end(self._stop(server))
+
+    async def _stop(self, server: grpc.aio.Server) -> None:
+        await server.stop(_STOP_GRACE)
+        # gRPC does not wait for the last steps of handlers that it ends.
+        if self._handlers:
+            await asyncio.wait(self._handlers, timeout=_CLOSE_TIMEOUT)
 
     async def _handle(self, _requests: object, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
         session = _ServerSession(context)
+        task = asyncio.current_task()
+        assert task is not None
+        self._handlers.add(task)
+        task.add_done_callback(self._handlers.discard)
         try:
             await self._on_session(session)
         except Exception:  # noqa: BLE001 - gRPC would send its text to the client
