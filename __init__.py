@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from .errors import RegistrationRefusedError as RegistrationRefusedError
     from .errors import RendezvousTimeoutError as RendezvousTimeoutError
     from .errors import TopologyError as TopologyError
+    from .runtime.configuration.options import Options as Options
     from .runtime.initialize import current as current
     from .runtime.initialize import initialize as initialize
     from .runtime.machines.topology import Topology as Topology
-    from .runtime.options import Options as Options
     from .runtime.records import Device as Device
     from .runtime.records import Member as Member
     from .runtime.system import System as System
@@ -66,7 +66,7 @@ _HOMES = {
     "devices.base": ("CoreLocation",),
     "runtime.initialize": ("current", "initialize"),
     "runtime.machines.topology": ("Topology",),
-    "runtime.options": ("Options",),
+    "runtime.configuration.options": ("Options",),
     "runtime.records": ("Device", "Member"),
     "runtime.system": ("System",),
     "transport.messages": ("Span",),

@@ -1,73 +1,77 @@
-"""The one active system of this process: the only global, behind its lock."""
+"""The one active client of this process: the only global, behind its lock."""
 
 from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING
+from typing import Generic, Protocol, TypeVar
 
 from ..errors import AlreadyInitializedError, NotInitializedError
 
-if TYPE_CHECKING:
-    from .client import Client
-
-__all__ = ["active", "claim", "current", "release"]
-
-_lock = threading.Lock()
-_client: Client | None = None
-_owner_pid = 0
+__all__ = ["Occupant", "Slot"]
 
 
-def claim(client: Client) -> None:
-    """Make `client` the active one.
+class Occupant(Protocol):
+    """What can be active."""
 
-    Raises:
-        AlreadyInitializedError: there is one already.
-    """
-    global _client, _owner_pid
-    with _lock:
-        if (incumbent := _get()) is not None and not incumbent.is_over:
-            raise AlreadyInitializedError(
-                f"this process is client {incumbent.job.client_id} of job {incumbent.job.job_name!r} already "
-                f"(phase {incumbent.phase}): call shutdown() on that system first, or pass reset=True"
-            )
-        _client, _owner_pid = client, os.getpid()
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, so that another may take its place."""
+        ...
+
+    def describe(self) -> str:
+        """Return who it is, for errors."""
+        ...
 
 
-def release(client: Client) -> None:
-    """Make room for another, if `client` is the active one."""
-    global _client
-    with _lock:
-        if _client is client:
-            _client = None
+OccupantT = TypeVar("OccupantT", bound=Occupant)
 
 
-def current() -> Client:
-    """Return the active one.
+class Slot(Generic[OccupantT]):
+    """Holds at most one occupant."""
 
-    Raises:
-        NotInitializedError: there is none.
-    """
-    with _lock:
-        client = _get()
-    if client is None:
-        raise NotInitializedError("this process has no active system: call bringup.initialize() first")
-    return client
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._occupant: OccupantT | None = None
+        self._owner_pid = 0
 
+    def claim(self, occupant: OccupantT) -> None:
+        """Make `occupant` the active one.
 
-def active() -> Client | None:
-    """Return the active one, or `None`."""
-    with _lock:
-        return _get()
+        Raises:
+            AlreadyInitializedError: there is one already.
+        """
+        with self._lock:
+            incumbent = self._get()
+            if incumbent is not None and not incumbent.is_over:
+                raise AlreadyInitializedError(
+                    f"this process is {incumbent.describe()} already: call shutdown() on that system first, "
+                    "or pass reset=True"
+                )
+            self._occupant, self._owner_pid = occupant, os.getpid()
 
+    def release(self, occupant: OccupantT) -> None:
+        """Make room for another, if `occupant` is the active one."""
+        with self._lock:
+            if self._occupant is occupant:
+                self._occupant = None
 
-def _get() -> Client | None:
-    # A forked child has its parent's memory, but neither its threads nor its place in the job.
-    return _client if os.getpid() == _owner_pid else None
+    def get(self) -> OccupantT | None:
+        """Return the active one, or `None`."""
+        with self._lock:
+            return self._get()
 
+    def demand(self) -> OccupantT:
+        """Return the active one.
 
-def not_up(client: Client) -> NotInitializedError:
-    """Return the exception for a client whose `initialize()` has not returned yet."""
-    return NotInitializedError(
-        f"initialize() has not returned yet in this process (client {client.job.client_id}, phase {client.phase})"
-    )
+        Raises:
+            NotInitializedError: there is none.
+        """
+        occupant = self.get()
+        if occupant is None:
+            raise NotInitializedError("this process has no active system: call bringup.initialize() first")
+        return occupant
+
+    def _get(self) -> OccupantT | None:
+        # A forked child has its parent's memory, but neither its threads nor its place in the job.
+        return self._occupant if os.getpid() == self._owner_pid else None

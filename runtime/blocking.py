@@ -11,12 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import BringupError, PeerFailedError
-from . import active
-from .client import Client
+from .client import ACTIVE, Client
+from .configuration.options import Options
+from .configuration.plan import OnFailure
 from .drivers.peer import CoordinationPeer
-from .initialize import resolve_client
-from .options import Options
-from .plan import OnFailure
+from .initialize import not_up, resolve_client
 from .system import SystemFacts, check_out
 
 __all__ = ["SyncSystem", "current", "initialize"]
@@ -61,7 +60,7 @@ def initialize(
         "overrides": overrides,
     }
     client = resolve_client(arguments)
-    incumbent = active.active()
+    incumbent = ACTIVE.get()
     if incumbent is not None and incumbent.failed.is_set:
         incumbent.finish_blocking()
     elif incumbent is not None and reset:
@@ -85,10 +84,10 @@ def current() -> SyncSystem:
     Raises:
         NotInitializedError: there is none.
     """
-    client = active.current()
+    client = ACTIVE.demand()
     up = client.settled.value
     if up is None:
-        raise active.not_up(client)
+        raise not_up(client)
     return SyncSystem(client, up)
 
 
@@ -133,7 +132,7 @@ class SyncSystem(SystemFacts):
             except BringupError:
                 pass  # it ended at the same moment
             self._client.finish_blocking()
-        active.release(self._client)
+        ACTIVE.release(self._client)
 
     def __enter__(self) -> Self:
         return self
@@ -165,7 +164,7 @@ class SyncSystem(SystemFacts):
 def _abort(client: Client, error: BaseException) -> None:
     client.abort(error)
     client.finish_blocking()
-    active.release(client)
+    ACTIVE.release(client)
 
 
 def _end(incumbent: Client) -> None:

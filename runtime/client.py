@@ -23,19 +23,19 @@ from ..devices.thread import BackendThread
 from ..errors import BringupError, NotInitializedError
 from ..transport.addresses import Address
 from ..transport.ports import Network
-from . import active
+from .active import Slot
+from .configuration.plan import Plan
 from .drivers.coordinator import CoordinatorDriver
 from .drivers.peer import CoordinationPeer
 from .latch import Latch
 from .machines import events as ev
 from .machines.coordinator import CoordinatorConfig, CoordinatorMachine
 from .machines.peer import PeerConfig, PeerMachine
-from .plan import Plan
 from .progress import show_progress
 from .signals import TerminationNotice
 from .thread import RuntimeThread
 
-__all__ = ["EXIT_STATUS", "Client"]
+__all__ = ["ACTIVE", "EXIT_STATUS", "Client", "fresh"]
 
 _log = logging.getLogger("bringup")
 
@@ -75,7 +75,7 @@ class Client:
         Raises:
             AlreadyInitializedError: another client is active in this process.
         """
-        active.claim(self)
+        ACTIVE.claim(self)
         if not self.job.is_loopback:
             _log.warning(
                 "the peers of this job talk without authentication or encryption (insecure=True): "
@@ -90,6 +90,10 @@ class Client:
     def phase(self) -> str:
         """The phase it is in."""
         return "starting" if self.peer is None else self.peer.machine.phase
+
+    def describe(self) -> str:
+        """Return which client of which job it is, and how far it is."""
+        return f"client {self.job.client_id} of job {self.job.job_name!r} (phase {self.phase})"
 
     @property
     def is_over(self) -> bool:
@@ -195,7 +199,7 @@ class Client:
             _log.critical("the runtime of client %d failed", self.job.client_id, exc_info=failure)
             self.failed.set(BringupError(f"internal error in the runtime of client {self.job.client_id}: {failure!r}"))
         if self.settled.value is None:
-            active.release(self)
+            ACTIVE.release(self)
         self.settled.set(None)
         atexit.unregister(self._at_exit)
         self._termination.remove()
@@ -269,6 +273,10 @@ class Client:
             heartbeat_timeout=options.heartbeat_timeout,
             shutdown_timeout=options.shutdown_timeout,
         )
+
+
+ACTIVE: Slot[Client] = Slot()
+"""The client of this process."""
 
 
 def fresh(error: BaseException) -> BaseException:

@@ -8,13 +8,13 @@ from collections.abc import Generator, Sequence
 from types import TracebackType
 from typing import Any
 
-from . import active
-from .client import Client
-from .options import Options
-from .plan import OnFailure, make_plan
+from ..errors import NotInitializedError
+from .client import ACTIVE, Client
+from .configuration.options import Options
+from .configuration.plan import OnFailure, make_plan
 from .system import System
 
-__all__ = ["Initialization", "current", "initialize", "resolve_client"]
+__all__ = ["Initialization", "current", "initialize", "not_up", "resolve_client"]
 
 
 def initialize(
@@ -93,11 +93,16 @@ def current() -> System:
     Raises:
         NotInitializedError: there is none.
     """
-    client = active.current()
+    client = ACTIVE.demand()
     up = client.settled.value
     if up is None:
-        raise client.end() if client.is_over else active.not_up(client)
+        raise client.end() if client.is_over else not_up(client)
     return System(client, up)
+
+
+def not_up(client: Client) -> NotInitializedError:
+    """Return the error for a client whose `initialize()` has not returned yet."""
+    return NotInitializedError(f"initialize() has not returned yet in this process: it is {client.describe()}")
 
 
 def resolve_client(arguments: dict[str, Any]) -> Client:
@@ -128,7 +133,7 @@ class Initialization:
 
     async def _run(self) -> System:
         client = resolve_client(self._arguments)
-        incumbent = active.active()
+        incumbent = ACTIVE.get()
         if incumbent is not None and incumbent.failed.is_set:
             await incumbent.finish()
         elif incumbent is not None and self._reset:
@@ -139,7 +144,7 @@ class Initialization:
         except asyncio.CancelledError:
             client.abort(asyncio.CancelledError("initialize() was cancelled"))
             await client.finish()
-            active.release(client)
+            ACTIVE.release(client)
             raise
         if up is None:
             await client.finish()

@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from ..errors import BringupError, ConfigurationError, PeerFailedError
 from ..transport.messages import Span
-from . import active
-from .client import Client
+from .client import ACTIVE, Client
 from .drivers.peer import CoordinationPeer
 from .machines.events import Up
 from .machines.ids import format_ids
@@ -235,7 +234,7 @@ class System(SystemFacts):
             except BringupError:
                 pass  # it ended at the same moment
             await self._client.finish()
-        active.release(self._client)
+        ACTIVE.release(self._client)
 
     async def __aenter__(self) -> Self:
         return self
@@ -249,7 +248,7 @@ class System(SystemFacts):
             # The others may be waiting for this client in a collective: they must not wait for it to shut down.
             self._client.abort(error)
             await self._client.finish()
-            active.release(self._client)
+            ACTIVE.release(self._client)
 
 
 def check_out(array: npt.NDArray[Any], out: npt.NDArray[Any] | None) -> None:

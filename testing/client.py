@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import bringup
-from bringup.runtime import active
+from bringup.runtime.client import ACTIVE
 
 __all__ = ["main"]
 
@@ -84,7 +84,7 @@ class _Client:
 
     async def _reach(self, phases: list[str]) -> str:
         """Wait until this client is in one of `phases`."""
-        while (client := active.active()) is None or client.phase not in phases:  # noqa: ASYNC110 - nobody tells
+        while (client := ACTIVE.get()) is None or client.phase not in phases:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(_POLL_INTERVAL)
         return str(client.phase)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import BringupError
-from ..options import Options
+from ..configuration.options import Options
 from .client_process import OnOutput, Stream
 from .launcher import Launcher
 from .outcome import Outcome

@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ...errors import ConfigurationError
-from ..job import JobSpec
-from ..resolve import resolve_job
+from ..configuration.job import JobSpec
+from ..configuration.resolve import resolve_job
 
 __all__ = ["resolve"]
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pytest
 
 from bringup.errors import CollectiveMismatchError, ConfigurationError
+from bringup.transport.frames import HEADER_BYTES, FrameHeader
 from bringup.transport.ring import Ring, RingBrokenError
 
 from .places import PLACES, Place, ring_of_links, run
@@ -213,6 +214,37 @@ def test_a_neighbour_that_closes_is_named_and_only_its_neighbours_are_told(place
             for ring in group:
                 ring.close()
             await breaks_of(list(calls.values()))
+
+    run(place, test)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        bytes(HEADER_BYTES),
+        FrameHeader(True, 0, 2, 32).encode(),
+        FrameHeader(True, 0, 1, 2**40).encode(),
+        FrameHeader(True, 2**31, 1, 0).encode(),
+    ],
+    ids=["no frame", "another collective's", "a payload too large", "a text too large"],
+)
+def test_a_frame_that_is_not_due_breaks_the_ring(place: str, data: bytes) -> None:
+    async def test(place: Place) -> None:
+        async with ring_of_links(place, 2) as links:
+            ring = Ring(1, 2, *links[1])
+            await links[0][1].send(data)
+            assert await breaks_of([asyncio.create_task(ring.all_reduce(np.zeros(4)))]) == [0]
+
+    run(place, test)
+
+
+def test_a_right_neighbour_that_has_gone_is_named(place: str) -> None:
+    async def test(place: Place) -> None:
+        async with ring_of_links(place, 3) as links:
+            for link in links[1]:
+                link.close()
+            await links[0][1].wait_closed()
+            assert await breaks_of([asyncio.create_task(Ring(0, 3, *links[0]).all_reduce(np.zeros(4)))]) == [1]
 
     run(place, test)
 

@@ -171,6 +171,27 @@ def test_a_closed_session_neither_sends_nor_receives(place: str) -> None:
     run(place, test)
 
 
+def test_a_session_that_the_coordinator_closed_sends_no_more(place: str) -> None:
+    async def test(place: Place) -> None:
+        refused = asyncio.Event()
+
+        async def on_session(session: Session) -> None:
+            await session.send(ack(1))
+            await session.close()
+            try:
+                await session.send(ack(2))
+            except ChannelClosedError:
+                refused.set()
+
+        async with served(place.peer(0), place.coordinator, on_session):
+            session = await connect(place)
+            assert await drain(session) == [ack(1)]
+            await refused.wait()
+            await session.close()
+
+    run(place, test)
+
+
 def test_both_sides_see_that_the_connection_broke(place: str) -> None:
     async def test(place: Place) -> None:
         ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()

@@ -142,9 +142,9 @@ def test_ctrl_c_interrupts_and_cleans_up() -> None:
     port = free_ports(1)[0]
     code = f"""
 import os, socket, threading, bringup
-from bringup.runtime import active
+from bringup.runtime.client import ACTIVE
 def interrupt():
-    while (client := active.active()) is None or client.phase != "rendezvous":
+    while (client := ACTIVE.get()) is None or client.phase != "rendezvous":
         threading.Event().wait(0.01)
     os.kill(os.getpid(), {int(signal.SIGINT)})
 threading.Thread(target=interrupt, daemon=True).start()

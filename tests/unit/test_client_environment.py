@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bringup.runtime.commands.client_environment import IDENTITY, client_environment, free_addresses
-from bringup.runtime.environments import DTensorFamily, JaxFamily, KerasFamily, _Family
-from bringup.runtime.resolve import resolve_job
+from bringup.runtime.configuration.environments import DTensorFamily, JaxFamily, KerasFamily, _Family
+from bringup.runtime.configuration.resolve import resolve_job
 
 FOREIGN: tuple[_Family, ...] = (DTensorFamily(), KerasFamily(), JaxFamily())
 

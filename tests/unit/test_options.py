@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bringup.errors import ConfigurationError
-from bringup.runtime.options import Options
+from bringup.runtime.configuration.options import Options
 
 DEFAULTS = {
     "initialization_timeout": 300.0,

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bringup.errors import ConfigurationError
-from bringup.runtime import resolve as resolve_module
-from bringup.runtime.finding import Finding
-from bringup.runtime.job import JobSpec
-from bringup.runtime.resolve import resolve_job
+from bringup.runtime.configuration import resolve as resolve_module
+from bringup.runtime.configuration.finding import Finding
+from bringup.runtime.configuration.job import JobSpec
+from bringup.runtime.configuration.resolve import resolve_job
 
 SEED = "localhost:10000,localhost:10001,localhost:10002,localhost:10003"
 KERAS = "KERAS_DISTRIBUTION_"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..errors import ConfigurationError
+from ...errors import ConfigurationError
 from .job_list import as_jobs
 from .settings import Setting, as_integer, as_text
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..devices.base import BackendConfig
-from ..errors import BringupError, ConfigurationError
+from ...devices.base import BackendConfig
+from ...errors import BringupError, ConfigurationError
 from .job import JobSpec
 from .job_list import is_bns
 from .options import Options

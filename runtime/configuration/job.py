@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from ..transport.addresses import Address
+from ...transport.addresses import Address
 from .finding import Finding
 from .job_list import is_bns
 

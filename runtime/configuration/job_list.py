@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ..errors import ConfigurationError
-from ..transport.addresses import Address
+from ...errors import ConfigurationError
+from ...transport.addresses import Address
 from .settings import Setting
 
 __all__ = ["as_jobs", "is_bns"]

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import ConfigurationError
-from ..transport.addresses import Address
+from ...errors import ConfigurationError
+from ...transport.addresses import Address
 from .settings import Origin, Setting, as_address, as_duration, as_flag, as_host, as_integer, as_text
 
 __all__ = ["Options", "refuse_unavailable"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..errors import ConfigurationError
+from ...errors import ConfigurationError
 from .environments import FAMILIES
 from .finding import Finding, as_job_name, find_job
 from .job import Considered, JobSource, JobSpec

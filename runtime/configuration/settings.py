@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
 
-from ..errors import ConfigurationError
-from ..transport.addresses import Address, parse_host
+from ...errors import ConfigurationError
+from ...transport.addresses import Address, parse_host
 
 __all__ = [
     "Origin",

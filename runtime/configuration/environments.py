@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ..errors import ConfigurationError
+from ...errors import ConfigurationError
 from .finding import Finding, find_job, incomplete
 from .job import JobSource
 from .settings import Origin, Setting
