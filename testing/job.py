@@ -264,6 +264,15 @@ class LocalJob:
                 call.value()
         return [call.value() for call in self.call("resources", range(self.num_clients))]
 
+    def resources_beyond(self, before: list[dict[str, int]]) -> list[dict[str, int]]:
+        """Return what each client has more of than `resources` returned, once it has had time to give it back."""
+        calls = [self.clients[c].call("resources", expected=before[c]) for c in range(self.num_clients)]
+        after = [call.value() for call in calls]
+        return [
+            {key: found[key] - old[key] for key in found if found[key] > old[key]}
+            for found, old in zip(after, before, strict=True)
+        ]
+
     def initialize(self, **arguments: Any) -> list[dict[str, Any]]:
         """Start whoever was not, bring all up, and return the facts of each, in client order."""
         self.start([client_id for client_id in range(self.num_clients) if client_id not in self.clients])

@@ -188,8 +188,10 @@ class _ClientSession:
             async with asyncio.timeout(_CLOSE_TIMEOUT):
                 await self._call.done_writing()
                 await self._call.code()
-        except (*_FAILURES, TimeoutError):
-            pass  # it has ended already, or the coordinator is stuck: the channel goes either way
+        except TimeoutError:
+            self._call.cancel()  # the coordinator is stuck
+        except _FAILURES:
+            pass  # it has ended already
         finally:
             await _to_its_end(self._channel.close())
 

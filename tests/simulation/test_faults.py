@@ -21,8 +21,8 @@ from .process import Process
 from .wire import DELAY_MAX
 from .world import World
 
-SEEDS = range(20)
-FEWER_SEEDS = range(8)
+SEEDS = range(15)
+FEWER_SEEDS = range(6)
 """For each phase of the bring-up."""
 N = 12
 VICTIM = 5
