@@ -137,7 +137,7 @@ class PeerMachine:
             case ev.Merged(tag, table) if self._is_current(ev.Merge, tag):
                 return self._report_ready(table, now)
             case ev.BackendFailed(tag, error) if self._is_current(ev.StartBackend, tag):
-                return self._hold(error, now) if self._state is _State.CONNECTING else self._fail(error)
+                return self._on_backend_failed(error, now)
             case ev.MergeFailed(tag, error) if self._is_current(ev.Merge, tag):
                 return self._fail(error)
             case ev.LinkBroken(client_id, cause) if self._state in _RING_NEEDED and self._suspected is None:
@@ -193,7 +193,7 @@ class PeerMachine:
         if silent := self._detector.silent(now):
             return self._close(self._knowledge.coordinator_lost(self.phase, f"no heartbeat for {silent[0][1]:.1f} s"))
         if self._held is not None and now >= self._held[0]:
-            return self._fail(self._held[1])
+            return self._fail(self._held[1], Phase.DEVICES)
         if self._suspected is not None and now >= self._suspected[0]:
             return self._fail(self._knowledge.link_broken(self.phase, *self._suspected[1:]))
         if self._leave_deadline is not None and now >= self._leave_deadline:
@@ -276,7 +276,7 @@ class PeerMachine:
             device_type=config.device_type,
             heartbeat_interval=config.heartbeat_interval,
         )
-        return [ev.Send(register), *([] if self._held is None else self._fail(self._held[1]))]
+        return [ev.Send(register), *([] if self._held is None else self._fail(self._held[1], Phase.DEVICES))]
 
     def _on_ack(self, ack: HeartbeatAck, now: float) -> Effects:
         if self._state is _State.REGISTERING:
@@ -348,14 +348,16 @@ class PeerMachine:
         self._phase_changed_at = None
         return [ev.Send(Heartbeat(self._beat, self.phase, *self._health))]
 
-    def _hold(self, error: BringupError, now: float) -> Effects:
-        """Keep a failure until the coordinator can be told of it, but not for long."""
+    def _on_backend_failed(self, error: BringupError, now: float) -> Effects:
+        if self._state is not _State.CONNECTING:
+            return self._fail(error, Phase.DEVICES)
+        # It is kept until the coordinator can be told of it, but not for long.
         self._held = (now + _PATIENCE_TO_TELL, error)
         return []
 
-    def _fail(self, error: BaseException) -> Effects:
-        """Fail, and tell the coordinator why."""
-        goodbye = Goodbye(self.phase, type(error).__name__, goodbye_cause(error))
+    def _fail(self, error: BaseException, phase: Phase | None = None) -> Effects:
+        """Fail, and tell the coordinator why, and in which phase where that is not the one this client is in."""
+        goodbye = Goodbye(phase or self.phase, type(error).__name__, goodbye_cause(error))
         told: Effects = [ev.Send(goodbye)] if self._state in (_State.REGISTERING, *_REGISTERED) else []
         return told + self._close(error)
 
