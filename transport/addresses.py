@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 __all__ = ["Address", "parse_host"]
 
@@ -30,6 +31,7 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @classmethod
+    @lru_cache(maxsize=65536)  # a client reads the addresses of all, some of them several times
     def parse(cls, text: str) -> Address:
         """Read `host:port`.
 
@@ -159,6 +161,7 @@ def _parse_name(text: str) -> str:
     return name
 
 
+@lru_cache(maxsize=65536)
 def _ip_or_none(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         return ipaddress.ip_address(host)

@@ -96,3 +96,8 @@ def _many_to_proto(values: tuple[Any, ...]) -> list[Any]:
 
 def _many_from_proto(item: Any) -> Callable[[Any], tuple[Any, ...]]:
     return lambda protos: tuple(_from_proto(proto, item) for proto in protos)
+
+
+# Ready before the first message is due.
+for _body in _BODY_TYPES:
+    _plan(_body)
