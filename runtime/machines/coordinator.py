@@ -90,6 +90,8 @@ class CoordinatorMachine:
         self.config = config
         self._state = _State.FORMING
         self._members: dict[int, _Member] = {}
+        self._registers: dict[int, Register] = {}
+        self._packed_missing: tuple[int, ...] | None = None
         self._client_of: dict[int, int] = {}
         self._detector = Detector(config.heartbeat_timeout, config.heartbeat_interval)
         self._barriers = Barriers(config.num_clients)
@@ -188,14 +190,16 @@ class CoordinatorMachine:
     # Steps.
 
     def _register(self, session: int, register: Register, now: float) -> Effects:
-        here = {client_id: member.register for client_id, member in self._members.items()}
-        refusal = refusal_of(register, self.config, here, is_forming=self._state is _State.FORMING)
+        refusal = refusal_of(register, self.config, self._registers, is_forming=self._state is _State.FORMING)
         if refusal is not None:
             return [ev.Answer((session,), refusal), ev.CloseSession(session)]
-        member = self._members[register.client_id] = _Member(register, session)
+        self._members[register.client_id] = _Member(register, session)
+        self._registers[register.client_id] = register
+        self._packed_missing = None
         self._client_of[session] = register.client_id
         self._detector.heard(register.client_id, now)
-        effects: Effects = [ev.Answer((session,), self._ack(member, 0, now))]
+        # Who is missing is said in answer to heartbeats: here it would cost the square of the number of clients.
+        effects: Effects = [ev.Answer((session,), HeartbeatAck(0, (), (), ()))]
         if len(self._members) == self.config.num_clients:
             self._state = _State.BRINGING_UP
             effects.append(self._to_all(Formed(self.config.job_id, _EPOCH, self._roster())))
@@ -330,7 +334,9 @@ class CoordinatorMachine:
         """Return the clients that have not registered, or, once all have, those that are furthest behind."""
         everybody = range(self.config.num_clients)
         if len(self._members) < self.config.num_clients:
-            return pack_ids(client_id for client_id in everybody if client_id not in self._members)
+            if self._packed_missing is None:
+                self._packed_missing = pack_ids(c for c in everybody if c not in self._members)
+            return self._packed_missing
         return pack_ids(furthest_behind({client_id: self._members[client_id].phase for client_id in everybody}))
 
     def _to_all(self, message: Formed | Commit | Verdict) -> ev.Answer:

@@ -119,10 +119,14 @@ def listen(machine: CoordinatorMachine, until: int, *, silent: int) -> list[Any]
     return due
 
 
-def test_a_registration_is_answered_with_who_is_missing() -> None:
+def test_a_registration_is_answered_at_once_and_the_first_heartbeat_with_who_is_missing() -> None:
     machine = CoordinatorMachine(CONFIG)
-    (effect,) = say(machine, 1, register(1))
-    assert effect == ev.Answer((101,), HeartbeatAck(0, (0, 0, 2, 2), (), ()))
+    assert say(machine, 1, register(1)) == [ev.Answer((101,), HeartbeatAck(0, (), (), ()))]
+    (ack,) = answers(say(machine, 1, BEAT), HeartbeatAck)
+    assert ack.missing == (0, 0, 2, 2)
+    say(machine, 2, register(2))
+    (ack,) = answers(say(machine, 1, BEAT), HeartbeatAck)
+    assert ack.missing == (0, 0)
 
 
 def test_the_last_registration_forms_the_job_for_all() -> None:
