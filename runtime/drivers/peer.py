@@ -10,7 +10,13 @@ from typing import Any
 import numpy.typing as npt
 
 from ...devices.thread import BackendThread
-from ...errors import BringupError, CollectiveMismatchError, DeviceInitializationError, NotInitializedError
+from ...errors import (
+    BringupError,
+    CollectiveMismatchError,
+    DeviceInitializationError,
+    NotInitializedError,
+    RendezvousTimeoutError,
+)
 from ...transport.addresses import Address
 from ...transport.local import local_sessions
 from ...transport.messages import CoordinatorMessage
@@ -119,7 +125,9 @@ class CoordinationPeer:
         """Last words first, so that the others hear the cause before they see links break."""
         was_heard = await self._say_last_words()
         if self._coordinator is not None:
-            await self._coordinator.close(wait_for_latecomers=was_heard and not self._is_aborted)
+            # The user is not kept waiting who gave up, or for those who were waited for long enough.
+            is_urgent = self._is_aborted or isinstance(self.failed.value, RendezvousTimeoutError)
+            await self._coordinator.close(wait_for_latecomers=was_heard and not is_urgent)
         if self._server is not None:
             await self._server.close()
         for task in self._tasks:
