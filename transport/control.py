@@ -80,6 +80,9 @@ class _ServerSession:
             data: Any = await self._context.read()
         except _FAILURES as error:
             raise ChannelClosedError(f"the stream broke: {_describe(error)}") from None
+        except asyncio.CancelledError:
+            _reraise_own_cancellation()
+            raise ChannelClosedError("the stream broke") from None
         if data is grpc.aio.EOF:
             raise ChannelClosedError("the client closed its session")
         return _decode(data)
@@ -171,10 +174,7 @@ class _ClientSession:
         except _FAILURES as error:
             raise ChannelClosedError(await self._reason(error)) from None
         except asyncio.CancelledError:
-            # gRPC cancels the reader when the call ends under it; only our own cancellation is a cancellation.
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
+            _reraise_own_cancellation()
             raise ChannelClosedError("the session was closed") from None
         if data is grpc.aio.EOF:
             raise ChannelClosedError(await self._reason(None))
@@ -238,6 +238,13 @@ async def _to_its_end(awaitable: Awaitable[Any]) -> None:
     except asyncio.CancelledError:
         await asyncio.wait([task])
         raise
+
+
+def _reraise_own_cancellation() -> None:
+    """Raise where it is this task that was cancelled, and not the call under it, which gRPC shows in the same way."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def _decode(data: bytes) -> Message:

@@ -87,7 +87,9 @@ class CoordinatorDriver:
         try:
             await asyncio.wait((pump, reader), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            reason = reader.result() if reader.done() else _BROKEN if not pump.done() else _ENDED_HERE
+            reason = _ENDED_HERE if pump.done() and not reader.done() else _BROKEN
+            if reader.done() and not reader.cancelled() and reader.exception() is None:
+                reason = reader.result()
             del self._outboxes[number]
             self._sessions.discard(task)
             for part in (pump, reader):
