@@ -64,7 +64,8 @@ class Client:
         self.peer: CoordinationPeer | None = None
         self.device_type = ""
         self._abort_error: BaseException | None = None
-        self._thread: RuntimeThread
+        self._thread: RuntimeThread | None = None
+        self._pid = os.getpid()
         self._termination = TerminationNotice(self._at_termination)
 
     # Its life.
@@ -82,7 +83,11 @@ class Client:
                 "anybody who reaches %s can join or stop it",
                 self.job.coordinator_address,
             )
-        self._thread = RuntimeThread(self._main, name=f"bringup-client-{self.job.client_id}", on_end=self._on_end)
+        try:
+            self._thread = RuntimeThread(self._main, name=f"bringup-client-{self.job.client_id}", on_end=self._on_end)
+        except BaseException:
+            ACTIVE.release(self)
+            raise
         atexit.register(self._at_exit)
         self._termination.install()
 
@@ -98,28 +103,40 @@ class Client:
     @property
     def is_over(self) -> bool:
         """Whether its thread has ended."""
-        return self._thread.finished.is_set
+        return self._thread is not None and self._thread.finished.is_set
+
+    async def wait_over(self) -> None:
+        """Wait until its thread has ended. Cancelling is safe."""
+        await self._running.finished.wait()
+
+    @property
+    def _running(self) -> RuntimeThread:
+        assert self._thread is not None, "start() first"
+        return self._thread
 
     def abort(self, error: BaseException) -> None:
         """End it, whatever it is doing; the other clients are told of `error`."""
-        self._thread.call_soon(self._abort, error)
+        if self._thread is None:
+            self._abort_error = error  # it is just starting, in another thread
+        else:
+            self._thread.call_soon(self._abort, error)
 
     async def finish(self) -> None:
         """Wait until it has ended and nothing of it is left; a cancellation is kept until then."""
         cancelled: asyncio.CancelledError | None = None
-        while not self._thread.finished.is_set:
+        while not self._running.finished.is_set:
             try:
-                await self._thread.finished.wait()
+                await self._running.finished.wait()
             except asyncio.CancelledError as error:
                 cancelled = error
-        self._thread.join()
+        self._running.join()
         if cancelled is not None:
             raise cancelled
 
     def finish_blocking(self) -> None:
         """Block until it has ended and nothing of it is left."""
-        self._thread.finished.wait_blocking()
-        self._thread.join()
+        self._running.finished.wait_blocking()
+        self._running.join()
 
     # Calls into it.
 
@@ -137,7 +154,7 @@ class Client:
         """Run on the runtime's loop what `make` returns."""
         assert self.peer is not None
         try:
-            return self._thread.call(self._guard(make, self.peer))
+            return self._running.call(self._guard(make, self.peer))
         except RuntimeError:
             future: concurrent.futures.Future[T] = concurrent.futures.Future()
             future.set_exception(self.end())
@@ -212,8 +229,10 @@ class Client:
         self._say_goodbye(SystemExit("it was ended by SIGTERM"))
 
     def _say_goodbye(self, error: BaseException) -> None:
+        if os.getpid() != self._pid:
+            return  # a forked child has no part in the job
         self.abort(error)
-        self._thread.finished.wait_blocking(_GOODBYE_TIMEOUT)
+        self._running.finished.wait_blocking(_GOODBYE_TIMEOUT)
 
     def _make_peer(self, backend: DeviceBackend) -> CoordinationPeer:
         options, job = self.plan.options, self.job

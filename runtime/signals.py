@@ -29,7 +29,10 @@ class TerminationNotice:
         """Take SIGTERM, where nobody else has it."""
         if threading.current_thread() is not threading.main_thread():
             return
-        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        handler = signal.getsignal(signal.SIGTERM)
+        predecessor = getattr(handler, "__self__", None)
+        is_spent = isinstance(predecessor, TerminationNotice) and not predecessor._installed
+        if handler is signal.SIG_DFL or is_spent:
             signal.signal(signal.SIGTERM, self._on_signal)
             self._installed = True
 

@@ -194,6 +194,9 @@ class System(SystemFacts):
     async def barrier(self, name: str, *, timeout: float | None = None) -> None:
         """Wait until all clients have come to barrier `name`. Names can be used again.
 
+        A call that is cancelled counts as having come: the others are released, and this client cannot come to the same
+        name again until they are.
+
         Args:
             name: of the barrier.
             timeout: seconds, or `None`; the first to come sets the deadline of all.
@@ -212,7 +215,7 @@ class System(SystemFacts):
             NotInitializedError: the system was shut down instead.
         """
         failed = asyncio.ensure_future(self._client.failed.wait())
-        finished = asyncio.ensure_future(self._client.finish())
+        finished = asyncio.ensure_future(self._client.wait_over())
         try:
             await asyncio.wait((failed, finished), return_when=asyncio.FIRST_COMPLETED)
         finally:

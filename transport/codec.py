@@ -68,6 +68,11 @@ def _from_proto(proto: Any, target: type) -> Any:
     return target(**{name: from_wire(getattr(proto, name)) for name, _, from_wire in fields})
 
 
+def _encodable(text: str) -> str:
+    # File names and foreign exceptions may hold lone surrogates, which UTF-8 has no form for.
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
 def _same(value: Any) -> Any:
     return value
 
@@ -79,6 +84,9 @@ def _plan(body: Any) -> tuple[list[tuple[str, Callable[[Any], Any], Callable[[An
     fields: list[tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = []
     for field in dataclasses.fields(body):
         hint = hints[field.name]
+        if hint is str:
+            fields.append((field.name, _encodable, _same))
+            continue
         if typing.get_origin(hint) is not tuple:
             fields.append((field.name, _same, _same))
             continue

@@ -40,6 +40,8 @@ class TcpLink(asyncio.BufferedProtocol):
         """Called by the loop once connected."""
         # uvloop's transports do not derive from asyncio's.
         self._transport = cast(asyncio.Transport, transport)
+        # What is sent is the caller's memory, which is the caller's again when `send` returns: nothing may wait here.
+        self._transport.set_write_buffer_limits(high=0)
         sock: socket.socket | None = transport.get_extra_info("socket")
         if sock is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

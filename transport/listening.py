@@ -29,12 +29,22 @@ def bind_hosts(bind_address: str | None, loopback: bool, own: Address | None) ->
     """
     if bind_address is not None:
         return ["127.0.0.1", "::1"] if bind_address == "localhost" else [bind_address.strip("[]")]
-    is_ipv6 = own is not None and ":" in own.host
     if not loopback:
-        return ["::"] if is_ipv6 else ["0.0.0.0"]
+        is_ipv4 = own is not None and own.host.replace(".", "").isdigit()
+        return ["0.0.0.0"] if is_ipv4 or not _has_ipv6() else ["::"]
     if own is None or own.host.endswith("localhost"):
         return ["127.0.0.1", "::1"]
     return [str(ipaddress.ip_address(own.host))]
+
+
+def _has_ipv6() -> bool:
+    """Return whether this machine can listen on `::`, which takes IPv4 connections as well."""
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as sock:
+            sock.bind(("::", 0))
+    except OSError:
+        return False
+    return True
 
 
 def check_free(hosts: list[str], port: int, purpose: str) -> list[Endpoint]:

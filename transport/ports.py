@@ -85,7 +85,9 @@ class Link(Protocol):
     """One direction of the ring: a stream of bytes from a peer to its right neighbour."""
 
     async def send(self, *parts: bytes | bytearray | memoryview) -> None:
-        """Send `parts` in order; waits while the other side is slow. Cancelling leaves the link unusable.
+        """Send `parts` in order; waits until the last byte has left, so that the caller may change them afterwards.
+
+        Cancelling leaves the link unusable.
 
         Raises:
             ChannelClosedError: the link has ended.

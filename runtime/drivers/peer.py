@@ -13,6 +13,7 @@ from ...devices.thread import BackendThread
 from ...errors import (
     BringupError,
     CollectiveMismatchError,
+    ConfigurationError,
     DeviceInitializationError,
     NotInitializedError,
     RendezvousTimeoutError,
@@ -33,6 +34,10 @@ __all__ = ["CoordinationPeer"]
 
 FLUSH_TIMEOUT = 1.0
 """Seconds that the last words of a peer may take."""
+
+_BARRIER_NAME_BYTES_MAX = 1024
+_SOON = 1e-9
+_REDIAL_DELAY = 0.05
 
 BACKEND_STOP_TIMEOUT = 2.0
 """Seconds that a backend may take to release its devices; then its thread is left behind."""
@@ -164,11 +169,13 @@ class CoordinationPeer:
     async def barrier(self, name: str, timeout: float | None) -> None:
         """Wait until all clients have come to `name`; see `System.barrier`."""
         self._check_alive()
+        _check_barrier(name, timeout)
         ticket = next(self._tickets)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._barriers[ticket] = done
         try:
-            await self._inbox.put(ev.WishBarrier(ticket, name, timeout))
+            # On the wire, 0 is for no time-out.
+            await self._inbox.put(ev.WishBarrier(ticket, name, timeout if timeout is None else max(timeout, _SOON)))
             await done
         finally:
             self._barriers.pop(ticket, None)
@@ -182,9 +189,9 @@ class CoordinationPeer:
         except RingBrokenError as broken:
             await self._inbox.put(ev.LinkBroken(broken.client_id, broken.cause))
             raise await self.failed.wait() from None
-        except asyncio.CancelledError:
+        except BaseException as error:
             if self._ring.is_broken:
-                self.abort(BringupError("all_reduce() was cancelled, or ran out of its time, half-way"))
+                self.abort(BringupError(f"all_reduce() ended half-way: {type(error).__name__}: {error}"))
             raise
 
     async def leave(self) -> tuple[int, ...]:
@@ -232,6 +239,10 @@ class CoordinationPeer:
             seen_from = Address.parse(config.coordinator_address).host if self._network is not None else ""
         else:
             assert self._network is not None
+            if self._outbox is not None:
+                # Whoever answered before was not our coordinator: an old one that is ending, or a stranger.
+                self._outbox.finish()
+                await asyncio.sleep(_REDIAL_DELAY)
             address = Address.parse(config.coordinator_address)
             session, seen_from = await self._network.connect_coordinator(address, self._on_dial_report)
         self._session, self._outbox = session, Outbox(session)
@@ -337,8 +348,11 @@ class CoordinationPeer:
         return self.failed.is_set or self.left.is_set
 
     def _fail(self, error: BaseException) -> None:
-        self.failed.set(error)
-        self._settle_barriers(error)
+        # A SystemExit or a cancellation of one call must not be raised from another.
+        ended = f"this client has ended: {type(error).__name__}: {error}"
+        shown = error if isinstance(error, BringupError) else NotInitializedError(ended)
+        self.failed.set(shown)
+        self._settle_barriers(shown)
 
     def _settle_barrier(self, ticket: int, error: BaseException | None) -> None:
         done = self._barriers.pop(ticket, None)
@@ -358,3 +372,12 @@ class CoordinationPeer:
             raise self.failed.value
         if self._is_over():
             raise NotInitializedError("the system was shut down")
+
+
+def _check_barrier(name: object, timeout: float | None) -> None:
+    if not isinstance(name, str) or len(name.encode(errors="replace")) > _BARRIER_NAME_BYTES_MAX:
+        raise ConfigurationError(
+            f"barrier name {str(name)[:64]!r} is not a text of at most {_BARRIER_NAME_BYTES_MAX} bytes"
+        )
+    if timeout is not None and not timeout >= 0:
+        raise ConfigurationError(f"timeout={timeout!r} of barrier {name!r} is not a number of seconds, 0 or more")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ...transport.addresses import Address
 from ...transport.messages import PROTOCOL_VERSION, Refused, Register
 
 __all__ = ["CoordinatorConfig", "refusal_of"]
@@ -45,6 +46,10 @@ def refusal_of(
             return Refused(field, repr(theirs), repr(ours), advice)
     if not 0 <= register.client_id < config.num_clients:
         return Refused("client_id", str(register.client_id), f"0 to {config.num_clients - 1}", "")
+    if config.num_clients > 1 and not _is_address(register.link_address):
+        return Refused(
+            "link_address", repr(register.link_address), "a host and a port", "It is no peer of this version."
+        )
     if register.heartbeat_interval >= config.heartbeat_timeout:
         ours = f"heartbeat_timeout={config.heartbeat_timeout:g}"
         advice = "The coordinator would take this client for dead: make the interval shorter than the timeout."
@@ -66,6 +71,14 @@ def _conflict(register: Register, here: Mapping[int, Register], is_forming: bool
         ours = f"{first.device_type} (client {first.client_id})"
         return Refused("device_type", register.device_type, ours, "All clients bring up one type of device.")
     return None
+
+
+def _is_address(text: str) -> bool:
+    try:
+        Address.parse(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _process(register: Register) -> str:

@@ -142,7 +142,7 @@ class CoordinatorMachine:
                 return [ev.Answer((member.session,), self._ack(member, sequence, now))]
             case Ready():
                 return self._on_ready(member, message)
-            case Suspect(client_id, cause) if 0 <= client_id < self.config.num_clients:
+            case Suspect(client_id, cause) if client_id in self._members:
                 reporter = member.register.client_id
                 return self._suspect(client_id, f"its ring link with client {reporter} broke: {cause}")
             case EnterBarrier(name, ticket, timeout):
@@ -190,6 +190,8 @@ class CoordinatorMachine:
     # Steps.
 
     def _register(self, session: int, register: Register, now: float) -> Effects:
+        if session in self._client_of:
+            return [ev.CloseSession(session)]
         refusal = refusal_of(register, self.config, self._registers, is_forming=self._state is _State.FORMING)
         if refusal is not None:
             return [ev.Answer((session,), refusal), ev.CloseSession(session)]

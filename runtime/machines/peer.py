@@ -54,6 +54,7 @@ _PHASE_REPORT_DELAY = 0.05
 _FRESH_NEWS_BEFORE_DEADLINE = 0.25
 _LEAVE_GRACE = 1.0
 _PATIENCE_TO_TELL = 2.0
+_HEALTH_CHARACTERS_MAX = 1024
 
 
 class _State(enum.Enum):
@@ -144,7 +145,7 @@ class PeerMachine:
                 self._suspected = (now + self.config.heartbeat_timeout, client_id, cause)
                 return [ev.Send(Suspect(client_id, cause))]
             case ev.HealthChanged(healthy, detail):
-                self._health = (healthy, detail)
+                self._health = (healthy, detail[:_HEALTH_CHARACTERS_MAX])
                 return self._heartbeat(now) if self._state in _REGISTERED else []
             case ev.WishBarrier():
                 return self._enter_barrier(event)

@@ -65,8 +65,8 @@ class Timeline:
 
 def furthest_behind(phase_of: Mapping[int, str]) -> dict[int, str]:
     """Return the clients that are in the earliest of the phases, with that phase."""
-    order = [str(phase) for phase in Phase]
-    earliest = min(phase_of.values(), key=order.index)
+    order = {str(phase): place for place, phase in enumerate(Phase)}
+    earliest = min(phase_of.values(), key=lambda phase: order.get(phase, -1))
     return {client_id: phase for client_id, phase in phase_of.items() if phase == earliest}
 
 

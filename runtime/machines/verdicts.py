@@ -30,6 +30,7 @@ JOB_WIDE_ERRORS: dict[str, type[BringupError]] = {"TopologyError": TopologyError
 RENDEZVOUS_TIMEOUT = RendezvousTimeoutError.__name__
 
 _NAMED_MAX = 8
+_CAUSE_CHARACTERS_MAX = 4096
 _ADVICE_ABSENT = "Check that the missing clients were started, with these jobs and ids, and can reach client 0."
 _ADVICE_SLOW = "Look at the logs of those clients, or give them a longer initialization_timeout."
 
@@ -114,7 +115,7 @@ def goodbye_cause(error: BaseException) -> str:
     """Return what the others are told when this client fails with `error`."""
     if isinstance(error, PeerFailedError):
         return error.cause
-    return str(error) or "no further word"
+    return str(error)[:_CAUSE_CHARACTERS_MAX] or "no further word"
 
 
 def _who(verdict: Verdict) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
+import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 import uvloop
 
 from bringup.testing import MemoryNetwork
-from bringup.testing.job import free_ports
 from bringup.transport.addresses import Address
 from bringup.transport.network import GrpcNetwork
 from bringup.transport.ports import Link, LinkIdentity, LinkListener, Network
@@ -75,12 +76,24 @@ class MemoryPlace:
             yield Address("host-99", 9000)
 
 
+def _port_to_keep() -> int:
+    """Return a free port below those that the kernel hands out: nobody gets it by chance before it is listened on."""
+    for port in random.sample(range(15_000, 30_000), 100):
+        with socket.socket() as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                sock.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("there is no free port")
+
+
 class SocketPlace:
     """`GrpcNetwork` on loopback."""
 
     def __init__(self) -> None:
-        (port,) = free_ports(1)
-        self.coordinator = Address("127.0.0.1", port)
+        self.coordinator = Address("127.0.0.1", _port_to_keep())
 
     def peer(self, client_id: int) -> Network:
         return GrpcNetwork(own=None, loopback=True)
