@@ -100,6 +100,23 @@ def test_a_sender_waits_for_a_slow_receiver(place: str) -> None:
     run(place, test)
 
 
+def test_what_was_sent_may_be_changed_once_send_returns(place: str) -> None:
+    async def test(place: Place) -> None:
+        async with linked(place) as (sender, receiver):
+            data = bytearray(b"a" * (8 * 1024 * 1024))
+
+            async def send_and_change() -> None:
+                await sender.send(data)
+                data[:] = b"b" * len(data)
+
+            sending = asyncio.create_task(send_and_change())
+            await asyncio.wait([sending], timeout=0.05)  # until the receiver's side is full
+            assert await read(receiver, len(data)) == b"a" * len(data)
+            await sending
+
+    run(place, test)
+
+
 def test_what_comes_before_it_is_asked_for_is_kept(place: str) -> None:
     async def test(place: Place) -> None:
         async with linked(place) as (sender, receiver):

@@ -203,3 +203,79 @@ def test_on_failure_exit_ends_the_process_with_status_70() -> None:
         assert job.clients[1].wait() == 70
         job.clients[1].close()
         assert "client 0" in job.clients[1].log.splitlines()[-1]
+
+
+def test_one_of_many_threads_that_initialize_at_once_wins() -> None:
+    outcomes: list[object] = []
+    start = threading.Barrier(6)
+
+    def initialize() -> None:
+        start.wait(10)
+        try:
+            outcomes.append(bringup.sync.initialize("SIM", **ONE))
+        except bringup.AlreadyInitializedError as error:
+            outcomes.append(error)
+
+    threads = [threading.Thread(target=initialize) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    winners = [outcome for outcome in outcomes if isinstance(outcome, bringup.sync.SyncSystem)]
+    assert (len(outcomes), len(winners)) == (6, 1)
+    winners[0].shutdown()
+
+
+def test_a_loop_ends_while_somebody_waits_for_a_failure() -> None:
+    async def main() -> bringup.System:
+        system = await bringup.initialize("SIM", **ONE)
+        waiting = asyncio.ensure_future(system.wait_failed())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        return system
+
+    system = asyncio.run(main())
+    asyncio.run(system.shutdown())
+
+
+def test_barriers_take_names_and_times_that_make_sense() -> None:
+    with bringup.sync.initialize("SIM", **ONE) as system:
+        system.barrier("at once", timeout=0)
+        for wrong in (7, "x" * 2000):
+            with pytest.raises(bringup.ConfigurationError, match="barrier name"):
+                system.barrier(wrong)  # type: ignore[arg-type]
+        for wrong_time in (-1.0, float("nan")):
+            with pytest.raises(bringup.ConfigurationError, match="timeout"):
+                system.barrier("x", timeout=wrong_time)
+
+
+def test_the_end_of_a_client_is_not_raised_from_other_calls() -> None:
+    system = bringup.sync.initialize("SIM", **ONE)
+    with pytest.raises(KeyboardInterrupt), system:
+        raise KeyboardInterrupt
+    with pytest.raises(bringup.NotInitializedError, match="KeyboardInterrupt"):
+        system.barrier("later")
+
+
+def test_sigterm_in_the_middle_of_a_call_says_goodbye() -> None:
+    with LocalJob(2) as job:
+        job.initialize(device_type="SIM")
+        failed = job.clients[0].call("wait_failed")
+        job.clients[1].call("barrier", name="never")
+        job.clients[1].call("facts").value()
+        job.clients[1].process.terminate()
+        assert job.clients[1].wait() == -signal.SIGTERM
+        told = failed.value()
+    assert told["attributes"]["client_id"] == 1
+    assert "SIGTERM" in told["text"]
+    assert "Traceback" not in job.clients[1].log
+
+
+def test_a_collective_that_fails_on_one_client_fails_the_job() -> None:
+    with LocalJob(2) as job:
+        job.initialize(device_type="SIM")
+        stuck = job.clients[0].call("all_reduce", array=[1] * 100_000)
+        failing = job.clients[1].call("all_reduce", array=[1] * 100_000, timeout=0.000001)
+        assert failing.error().error in ("TimeoutError", "NotInitializedError", "BringupError")
+        outcome = stuck.answer()
+        assert outcome.error in (None, "PeerFailedError")

@@ -366,3 +366,19 @@ def test_who_does_not_leave_in_time_is_named_and_told() -> None:
     assert isinstance(news, ev.Answer)
     assert (news.sessions, verdict([news]).client_id) == ((101,), 0)
     assert "it shut down" in verdict([news]).cause
+
+
+def test_a_stranger_that_registers_without_an_address_to_link_with_is_refused() -> None:
+    machine = CoordinatorMachine(CONFIG)
+    (refused,) = answers(say(machine, 1, register(1, link_address="garbage")), Refused)
+    assert refused.field == "link_address"
+
+
+def test_a_suspect_that_has_not_registered_is_ignored() -> None:
+    machine = machine_with(0)
+    assert say(machine, 0, Suspect(2, "made up")) == []
+
+
+def test_a_session_registers_once() -> None:
+    machine = machine_with(0)
+    assert say(machine, 0, register(1)) == [ev.CloseSession(100)]
