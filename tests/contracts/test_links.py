@@ -103,16 +103,17 @@ def test_a_sender_waits_for_a_slow_receiver(place: str) -> None:
 def test_what_was_sent_may_be_changed_once_send_returns(place: str) -> None:
     async def test(place: Place) -> None:
         async with linked(place) as (sender, receiver):
-            data = bytearray(b"a" * (8 * 1024 * 1024))
-
-            async def send_and_change() -> None:
-                await sender.send(data)
-                data[:] = b"b" * len(data)
-
-            sending = asyncio.create_task(send_and_change())
-            await asyncio.wait([sending], timeout=0.05)  # until the receiver's side is full
-            assert await read(receiver, len(data)) == b"a" * len(data)
-            await sending
+            data = bytearray(b"a" * (16 * MIB + 32 * 1024))
+            sending = asyncio.create_task(sender.send(data))
+            received = b""
+            # In small steps, so that what lies between the two is always as full as it can be.
+            while not sending.done():
+                received += await read(receiver, 16 * 1024)
+                await asyncio.sleep(0)
+            size = len(data)
+            data[:] = b"b" * size
+            received += await read(receiver, size - len(received))
+            assert received == b"a" * size
 
     run(place, test)
 
