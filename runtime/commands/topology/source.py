@@ -1,0 +1,69 @@
+"""Where `bringup topology` gets its topology from: a file, or a slice by name or by shape."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ....devices.sim_slice import SimSlice, SliceShape
+from ....devices.tpu_slices import TpuSlice
+from ....errors import ConfigurationError, TopologyError
+from ...topology.topology import Topology
+
+__all__ = ["of_bytes", "of_shape", "of_slice"]
+
+
+def of_bytes(data: bytes, name: str, wrap: str) -> Topology:
+    """Return the topology that a file holds.
+
+    Args:
+        data: JSON of `Topology.to_json()` or of `bringup demo --json`, or a serialized `tpu.TopologyProto`.
+        name: of the file, for errors.
+        wrap: the axes that wrap around; empty: as the file says.
+
+    Raises:
+        ConfigurationError: the file holds none of these.
+    """
+    try:
+        found = Topology.from_json(_described(data)) if data.lstrip()[:1] == b"{" else Topology.from_proto(data)
+    except (ValueError, TopologyError, RecursionError) as error:
+        raise ConfigurationError(
+            f"{name} holds no topology: {error}. Give a file of Topology.to_json(), of `bringup demo --json`, or of a "
+            "serialized tpu.TopologyProto."
+        ) from None
+    return Topology(found.extents, found.device_coordinates, wrap=wrap) if wrap else found
+
+
+def _described(data: bytes) -> Any:
+    described = json.loads(data)
+    if "topology" not in described:
+        return described
+    if described["topology"] is None:
+        raise ValueError("its devices have no location")
+    return described["topology"]
+
+
+def of_slice(name: str, clients: int | None, wrap: str) -> Topology:
+    """Return the topology of a slice of TPUs, one client for each host where `clients` is `None`.
+
+    Raises:
+        ConfigurationError: there is no such slice, or its chips do not divide over the clients.
+    """
+    real = TpuSlice.parse(name, "--slice")
+    around = "".join(axis for axis, wraps in zip("xyz", real.wrap, strict=True) if wraps)
+    return _of(SliceShape.of_slice(real), clients, wrap or around, "--slice")
+
+
+def of_shape(text: str, clients: int | None, wrap: str) -> Topology:
+    """Return the topology of a simulated slice, one client for each host of 2x2x1 chips where `clients` is `None`.
+
+    Raises:
+        ConfigurationError: the shape is malformed, or its chips do not divide over the clients.
+    """
+    return _of(SliceShape.parse(text, "--sim"), clients, wrap, "--sim")
+
+
+def _of(shape: SliceShape, clients: int | None, wrap: str, origin: str) -> Topology:
+    part = SimSlice(shape, clients or shape.num_blocks or 1, origin=origin)
+    coordinates = [part.locations(client) for client in range(part.num_clients)]
+    return Topology([shape.x, shape.y, shape.z, shape.cores], coordinates, wrap=wrap)
