@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
-__all__ = ["BackendConfig", "CoreLocation", "DeviceBackend", "Discovery", "Health", "LocalDevice"]
+__all__ = [
+    "BackendConfig",
+    "CoreLocation",
+    "DeviceBackend",
+    "Discovery",
+    "Health",
+    "Interruptible",
+    "LocalDevice",
+    "Openable",
+]
 
 
 class CoreLocation(NamedTuple):
@@ -49,10 +58,17 @@ class Discovery:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The result of one health check; `detail` says what is wrong when `ok` is false."""
+    """The result of one health check.
+
+    Attributes:
+        ok: whether all devices are well.
+        detail: what is wrong where `ok` is false; else what is worth a word, if anything.
+        permanent: what is wrong cannot pass by itself, as where a device is gone: no further check needs to confirm it.
+    """
 
     ok: bool
     detail: str = ""
+    permanent: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +96,19 @@ class BackendConfig:
 class DeviceBackend(Protocol):
     """Brings up one type of device. Made by a factory `(BackendConfig) -> DeviceBackend`.
 
-    All methods block and are called from one daemon thread that belongs to this backend alone, never from an
-    event loop; a call that does not return in time is reported and abandoned. Methods raise `DeviceError`s;
-    anything else they raise is reported as `DeviceInitializationError`. `start` is called at most once;
-    `stop` may be called after a failed `start` and must be idempotent.
+    A distribution offers a backend through the entry-point group `bringup.backends`, under the name of its type:
+    the entry point is the factory, a class will do. Making a backend checks settings and does nothing else.
+
+    All methods block and are called one at a time, from one daemon thread that belongs to this backend alone, never
+    from an event loop. A call has a deadline (`device_timeout`): one that does not return in time is reported and
+    abandoned with its thread, and if it returns after all, `stop` follows. Methods raise `DeviceError`s; anything else
+    they raise is reported as `DeviceInitializationError`. `start` is called at most once; `stop` may be called after a
+    failed `start` and must be idempotent. `check_health` is called every `health_interval`.
+
+    A backend may run in a child process of its own (`isolate_backend`), with the same calls from the same thread. Its
+    devices are then the child's: what it holds (memory, contexts, locks) is not the client process's.
+
+    A backend that can cut a long call short is `Interruptible` as well.
     """
 
     @property
@@ -116,4 +141,26 @@ class DeviceBackend(Protocol):
 
     def stop(self) -> None:
         """Release the devices."""
+        ...
+
+
+@runtime_checkable
+class Interruptible(Protocol):
+    """What a backend may offer beyond the port, where it can cut a long call short."""
+
+    def interrupt(self) -> None:
+        """Make the running call return or raise soon. Called from another thread, never blocks, may come too late."""
+        ...
+
+
+@runtime_checkable
+class Openable(Protocol):
+    """What a backend may offer beyond the port, where its very making may block; called before all other methods."""
+
+    def open(self) -> None:
+        """Find out what this backend is: from then on `device_type` and `simulated` are right.
+
+        Raises:
+            BringupError: as the factory of the backend does.
+        """
         ...

@@ -13,12 +13,18 @@ from .base import BackendConfig, DeviceBackend
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["ENTRY_POINT_GROUP", "create_backend"]
+__all__ = ["ENTRY_POINT_GROUP", "create_backend", "is_built_in", "preferred_device_type"]
 
 ENTRY_POINT_GROUP = "bringup.backends"
 
 # Type -> module of this package, class. Imported only when asked for: a backend may need a heavy library.
-_BUILT_IN = {"CPU": ("cpu", "CpuBackend"), "SIM": ("sim", "SimBackend")}
+_BUILT_IN = {
+    "CPU": ("cpu", "CpuBackend"),
+    "GPU": ("gpu", "GpuBackend"),
+    "JAX": ("jax_backend", "JaxBackend"),
+    "SIM": ("sim", "SimBackend"),
+    "TPU": ("tpu", "TpuBackend"),
+}
 
 # Names of the field that stay reserved for what they say, whether or not a backend is installed.
 _WELL_KNOWN = ("TPU", "GPU", "JAX")
@@ -54,6 +60,16 @@ def create_backend(device_type: str | None, config: BackendConfig) -> DeviceBack
     if factory is None:
         raise _unknown(device_type, name, config)
     return factory(config)
+
+
+def preferred_device_type(config: BackendConfig) -> str:
+    """Return the first of TPU, GPU and CPU that is present here. Blocks, and raises, as `create_backend(None)` does."""
+    return _preferred(config).device_type
+
+
+def is_built_in(device_type: str) -> bool:
+    """Return whether a type, in any case, is one of bringup's own; making such a backend does not block."""
+    return str(device_type).strip().upper() in _BUILT_IN
 
 
 def _find_factory(name: str) -> Callable[[BackendConfig], DeviceBackend] | None:
@@ -103,6 +119,7 @@ def _preferred(config: BackendConfig) -> DeviceBackend:
 
 def _unknown(given: str, name: str, config: BackendConfig) -> BringupError:
     found = [_describe(point) for point in _entry_points()]
+    lacking = [well_known for well_known in _WELL_KNOWN if well_known not in _BUILT_IN]
     known = (
         f"built in: {', '.join(_BUILT_IN)}; offered by installed distributions ({ENTRY_POINT_GROUP}): "
         f"{', '.join(found) or 'none'}"
@@ -116,7 +133,7 @@ def _unknown(given: str, name: str, config: BackendConfig) -> BringupError:
         )
     return ConfigurationError(
         f"device_type={given!r} is not known ({known}; well known, without a backend here: "
-        f"{', '.join(_WELL_KNOWN)}). Use one of these, or install the distribution that offers it."
+        f"{', '.join(lacking) or 'none'}). Use one of these, or install the distribution that offers it."
     )
 
 

@@ -1,6 +1,7 @@
 """A simulated slice: its shape, its split over the clients of a job, and its core ids. Pure.
 
-Chips and hosts are numbered as on real slices, x fastest, then y, then z, and the cores of a chip follow one another.
+A slice is given by its shape or by the name of a real one. Chips and hosts are numbered as on real slices, x fastest,
+then y, then z, and the cores of a chip follow one another.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from dataclasses import dataclass
 
 from ..errors import ConfigurationError
 from .base import CoreLocation
+from .tpu_cores import stacked_location
+from .tpu_slices import SliceCore, TpuSlice, is_slice_name
 
 __all__ = ["TOPOLOGY_VARIABLE", "SimSlice", "SliceShape", "default_shape"]
 
@@ -24,31 +27,46 @@ _MAX_INT32 = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class SliceShape:
-    """How many chips a slice has along x, y and z, and how many cores each chip has (1 or 2)."""
+    """How many chips a slice has along x, y and z, and how many cores each chip has (1 or 2).
+
+    `real` is the slice of TPUs that it stands for, if any. Where that is several slices, they are stacked along z: a
+    location does not say which slice it is in.
+    """
 
     x: int
     y: int
     z: int
     cores: int
+    real: TpuSlice | None = None
 
     @classmethod
-    def parse(cls, text: str) -> SliceShape:
-        """Parse `XxYxZxC`, `XxYxZ` (one core per chip) or `XxY` (also one chip deep), such as `4x4x1x2`.
+    def parse(cls, text: str, origin: str = TOPOLOGY_VARIABLE) -> SliceShape:
+        """Parse `XxYxZxC`, `XxYxZ` (one core per chip) or `XxY` (also one chip deep), such as `4x4x1x2`, or `v5e:4x4`.
+
+        `origin` is the variable or the option that it was given in, for errors.
 
         Raises:
-            ConfigurationError: the text has another form, a size is 0, or C is neither 1 nor 2.
+            ConfigurationError: the text has another form, a size is 0, C is neither 1 nor 2, or no slice has that name.
         """
+        if is_slice_name(text):
+            return cls.of_slice(TpuSlice.parse(text, origin))
         if not re.fullmatch(r"[0-9]{1,10}(x[0-9]{1,10}){1,3}", text.strip(), re.ASCII | re.IGNORECASE):
-            raise _bad_shape(text, "it is not made of 2 to 4 whole numbers with `x` between them")
+            raise _bad_shape(origin, text, "it is not made of 2 to 4 whole numbers with `x` between them")
         x, y, z, cores = (*map(int, text.strip().lower().split("x")), 1, 1)[:4]
         if 0 in (x, y, z, cores):
-            raise _bad_shape(text, "a size is 0")
+            raise _bad_shape(origin, text, "a size is 0")
         if cores > 2:
-            raise _bad_shape(text, f"{cores} cores on a chip, where real chips have 1 or 2")
+            raise _bad_shape(origin, text, f"{cores} cores on a chip, where real chips have 1 or 2")
         shape = cls(x, y, z, cores)
         if shape.num_cores > _MAX_INT32:
-            raise _bad_shape(text, f"the ids of {shape.num_cores} cores do not fit into 32 bits")
+            raise _bad_shape(origin, text, f"the ids of {shape.num_cores} cores do not fit into 32 bits")
         return shape
+
+    @classmethod
+    def of_slice(cls, real: TpuSlice) -> SliceShape:
+        """Return the shape of a slice of TPUs."""
+        x, y, z = real.chips
+        return cls(x, y, z * real.num_slices, real.cores, real)
 
     @property
     def num_chips(self) -> int:
@@ -62,13 +80,15 @@ class SliceShape:
 
     @property
     def num_blocks(self) -> int:
-        """The number of host blocks of 2x2x1 chips, 0 where the shape is not made of them."""
+        """The number of hosts: blocks of 2x2x1 chips where none are known, 0 where the shape is not made of them."""
+        if self.real is not None:
+            return self.real.num_hosts
         if self.x % _BLOCK or self.y % _BLOCK:
             return 0
         return self.num_chips // _BLOCK**2
 
     def __str__(self) -> str:
-        return f"{self.x}x{self.y}x{self.z}x{self.cores}"
+        return self.real.name if self.real is not None else f"{self.x}x{self.y}x{self.z}x{self.cores}"
 
 
 def default_shape(num_clients: int) -> SliceShape:
@@ -81,13 +101,15 @@ def default_shape(num_clients: int) -> SliceShape:
 class SimSlice:
     """A slice split over the clients of a job.
 
-    A client gets one host block where there are as many blocks as clients, else an equal run of chips.
+    A client gets one host where there are as many hosts as clients, else an equal run of chips: of a real slice, of its
+    hosts' chips in turn.
 
     Args:
         shape: the shape of the slice.
         num_clients: how many clients the job has.
         megacore: whether the two cores of a chip act as one device. It then has the location of the first core,
             and its id is twice the chip's: the ids that TensorFlow's dtensor uses.
+        origin: the variable or the option that the shape was given in, for errors.
 
     Raises:
         ConfigurationError: the chips do not divide over the clients, or `megacore` is asked of chips with one core.
@@ -96,17 +118,18 @@ class SimSlice:
     shape: SliceShape
     num_clients: int
     megacore: bool = False
+    origin: str = TOPOLOGY_VARIABLE
 
     def __post_init__(self) -> None:
         if self.shape.num_chips % self.num_clients:
             raise ConfigurationError(
-                f"{TOPOLOGY_VARIABLE}={self.shape}: {self.shape.num_chips} chips do not divide over "
-                f"{self.num_clients} clients; choose a shape whose number of chips is a multiple of {self.num_clients}."
+                f"{self.origin}={self.shape}: {self.shape.num_chips} chips do not divide over "
+                f"{self.num_clients} clients; choose a slice whose number of chips is a multiple of {self.num_clients}."
             )
         if self.megacore and self.shape.cores < 2:
             raise ConfigurationError(
-                f"enable_megacore=True joins the two cores of a chip, but {TOPOLOGY_VARIABLE}={self.shape} has chips "
-                "with one core; end the shape with x2, or leave enable_megacore out."
+                f"enable_megacore=True joins the two cores of a chip, but {self.origin}={self.shape} has chips "
+                "with one core; choose chips with two, such as 4x4x1x2 has, or leave enable_megacore out."
             )
 
     @property
@@ -119,17 +142,28 @@ class SimSlice:
         """The number of devices of each client."""
         return self.num_devices // self.num_clients
 
+    @property
+    def kind(self) -> str:
+        """What the devices are called."""
+        return "TPU" if self.shape.real is None else self.shape.real.kind
+
     def locations(self, client_id: int) -> tuple[CoreLocation, ...]:
         """Return where the devices of a client are, by local index."""
+        if (real := self.shape.real) is not None:
+            depth = real.chips[2]
+            return tuple(stacked_location(core, depth) for core in self._real_cores(real, client_id))
         chips = self._block(client_id) if self.shape.num_blocks == self.num_clients else self._run(client_id)
         return tuple(CoreLocation(*chip, core) for chip in chips for core in range(self._devices_per_chip))
 
     def core_ids(self, client_id: int) -> tuple[int, ...]:
         """Return the core ids of a client's devices, by local index.
 
-        The ids of all clients are a permutation that is far from the order of the devices, so that a wrong merge
-        cannot go unseen: a client's ids are spread over the whole range, and never ascend from first to last.
+        Those of a real slice are its own. Else the ids of all clients are a permutation that is far from the order of
+        the devices, so that a wrong merge cannot go unseen: a client's ids are spread over the whole range, and never
+        ascend from first to last.
         """
+        if (real := self.shape.real) is not None:
+            return tuple(core.id for core in self._real_cores(real, client_id))
         multiplier = _multiplier(self.num_devices)
         first = client_id * self.devices_per_client
         ids = [
@@ -143,6 +177,15 @@ class SimSlice:
     @property
     def _devices_per_chip(self) -> int:
         return 1 if self.megacore else self.shape.cores
+
+    def _real_cores(self, real: TpuSlice, client_id: int) -> list[SliceCore]:
+        count = self.shape.num_cores // self.num_clients
+        first = client_id * count
+        of_host = real.num_devices // real.num_hosts
+        hosts = range(first // of_host, -(-(first + count) // of_host))
+        cores = [core for host in hosts for core in real.host_cores(host)]
+        skipped = first - hosts.start * of_host
+        return [core for core in cores[skipped : skipped + count] if core.core_on_chip < self._devices_per_chip]
 
     def _block(self, client_id: int) -> list[tuple[int, int, int]]:
         row, column = divmod(client_id, self.shape.x // _BLOCK)
@@ -171,8 +214,8 @@ def _multiplier(count: int) -> int:
     )
 
 
-def _bad_shape(text: str, reason: str) -> ConfigurationError:
+def _bad_shape(origin: str, text: str, reason: str) -> ConfigurationError:
     return ConfigurationError(
-        f"{TOPOLOGY_VARIABLE}={text!r}: {reason}; give chips along x, y and z and cores per chip, "
-        "XxYxZxC with C 1 or 2, such as 4x4x1x2, or XxYxZ, or XxY."
+        f"{origin}={text!r}: {reason}; give chips along x, y and z and cores per chip, "
+        "XxYxZxC with C 1 or 2, such as 4x4x1x2, or XxYxZ, or XxY, or the name of a slice of TPUs, such as v5e:4x4."
     )

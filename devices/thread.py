@@ -7,14 +7,15 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, TypeAlias, TypeVar
 
 from ..errors import BringupError, DeviceNotFoundError, DeviceTimeoutError
-from .base import DeviceBackend, Discovery, Health, LocalDevice
+from .base import DeviceBackend, Discovery, Health, Interruptible, LocalDevice, Openable
 from .calls import Call
 from .thread_errors import ThreadErrors
+from .whereabouts import whereabouts
 
-__all__ = ["BackendThread", "Interruptible"]
+__all__ = ["BackendThread"]
 
 T = TypeVar("T")
 
@@ -28,21 +29,12 @@ _EXIT = 1.0
 _log = logging.getLogger(__name__)
 
 
-@runtime_checkable
-class Interruptible(Protocol):
-    """What a backend may offer beyond the port, where it can cut a long call short."""
-
-    def interrupt(self) -> None:
-        """Make the running call return or raise soon. Called from another thread, never blocks, may come too late."""
-        ...
-
-
 class BackendThread:
     """Runs the calls of one backend one at a time, in a daemon thread of its own.
 
     The thread is made by the first call. No executor is used: its threads are joined when the interpreter exits, and
     native code may hang for ever. After a call that timed out, or whose task was cancelled, the backend is not used
-    any further: when that call returns, if it does, `stop` follows (where `start` had been called) and the thread
+    any further: when that call returns, if it does, `stop` follows (where it was opened or started) and the thread
     ends by itself. Until then it holds up neither an event loop nor the end of the process.
 
     Calls may be awaited from any event loop. What a backend raises arrives as it is if it is a `BringupError`,
@@ -52,11 +44,16 @@ class BackendThread:
         backend: the backend; nobody else may call it, its `interrupt` apart.
         name: the name of the thread, for logs and debuggers.
         client_id: the client that the devices belong to, for errors; `None` before it is known.
+        allow_empty: take a backend without devices for one that is up with none of them.
     """
 
-    def __init__(self, backend: DeviceBackend, *, name: str, client_id: int | None = None) -> None:
+    def __init__(
+        self, backend: DeviceBackend, *, name: str, client_id: int | None = None, allow_empty: bool = False
+    ) -> None:
         self._backend = backend
         self._name = name
+        self._client_id = client_id
+        self._allow_empty = allow_empty
         self._errors = ThreadErrors(backend.device_type, client_id, name)
         # The lock guards what follows; no code of the backend runs under it.
         self._lock = threading.Lock()
@@ -68,7 +65,9 @@ class BackendThread:
         self._abandoned = False
         self._ended = False
         self._start_asked = False
-        # Between a start that began and a stop; only the thread touches it.
+        # Up, but without devices: there is nothing to check then.
+        self._is_empty = False
+        # Between an opening or a start that began and a stop; only the thread touches it.
         self._may_be_up = False
         self._thread: threading.Thread | None = None
 
@@ -76,6 +75,36 @@ class BackendThread:
     def abandoned(self) -> bool:
         """Whether a call did not return in time, so that the thread was left behind."""
         return self._abandoned
+
+    @property
+    def device_type(self) -> str:
+        """The type of the backend; of one that is `Openable`, right once `open` has returned."""
+        return self._backend.device_type
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the devices do not exist; of a backend that is `Openable`, right once `open` has returned."""
+        return self._backend.simulated
+
+    async def open(self, timeout: float) -> None:
+        """Find out what the backend is, where making it may block; to be called first, or not at all.
+
+        Where it fails, the thread ends: there is no backend to call.
+
+        Args:
+            timeout: how long the call may take, in seconds.
+
+        Raises:
+            ConfigurationError: there is no such backend, or its settings are wrong.
+            DeviceNotFoundError: there is no device of a preferred type.
+            DeviceInitializationError: the backend could not be made.
+            DeviceTimeoutError: the call did not return in time.
+        """
+        try:
+            await self._call("open", self._open, timeout)
+        except BringupError:
+            self._end("it could not be opened")
+            raise
 
     async def discover(self, timeout: float) -> Discovery:
         """Look for devices. `timeout` is in seconds; errors are those of `start`."""
@@ -89,7 +118,7 @@ class BackendThread:
 
         Raises:
             ConfigurationError: the settings make no sense together.
-            DeviceNotFoundError: there is no device.
+            DeviceNotFoundError: there is no device, and `allow_empty` is false.
             DeviceInitializationError: the backend failed, or the thread is closed.
             DeviceTimeoutError: the call did not return in time, or an earlier one did not.
         """
@@ -99,14 +128,14 @@ class BackendThread:
 
     async def check_health(self, timeout: float) -> Health:
         """Check the devices. `timeout` is in seconds; errors are those of `start`."""
-        return await self._call("check_health", lambda: _expect(self._backend.check_health(), Health), timeout)
+        return await self._call("check_health", self._check_health, timeout)
 
     async def stop(self, timeout: float) -> None:
         """Release the devices, and keep the thread. `timeout` is in seconds; errors are those of `start`."""
         await self._call("stop", self._stop, timeout)
 
     async def close(self, timeout: float) -> bool:
-        """Let the running call finish, stop the backend where `start` had been called, and end the thread.
+        """Let the running call finish, stop the backend where it was opened or started, and end the thread.
 
         Calls that wait behind the running one fail. A thread that does not end in time is abandoned, and named in
         the log. Idempotent.
@@ -178,11 +207,13 @@ class BackendThread:
         """Accept no further calls, and have the thread end after the running one; return it while it exists."""
         with self._lock:
             first, self._ending = not self._ending, self._ending or reason
+            # What ends a thread that is closing already may be a stop that hangs.
+            cut_short = first or (abandon and not self._abandoned)
             self._abandoned |= abandon
             running = self._running
             if first:
                 self._queue.put(None)
-        if first and running and isinstance(self._backend, Interruptible):
+        if cut_short and running and isinstance(self._backend, Interruptible):
             try:
                 self._backend.interrupt()
             except Exception:  # noqa: BLE001 - the call was to be given up in any case
@@ -191,13 +222,15 @@ class BackendThread:
 
     def _abandon(self, reason: str) -> DeviceTimeoutError:
         """Give the thread up: fail every call that waits, and return the error to raise."""
+        # Before it is interrupted: then it is somewhere else.
+        at = whereabouts(self._thread)
         self._end(reason, abandon=True)
         _log.warning("%s: %s; thread %s is abandoned", self._errors.owner, reason, self._name)
         with self._lock:
             pending, self._pending = self._pending, []
         for call in pending:
             call.deliver(error=self._errors.abandoned(f"{call.what} was given up, because {reason}"))
-        return self._errors.abandoned(reason)
+        return self._errors.abandoned(reason, at)
 
     def _run(self) -> None:
         while (call := self._queue.get()) is not None:
@@ -233,12 +266,32 @@ class BackendThread:
         except BaseException as raised:  # noqa: BLE001 - whoever waits gets it, and the thread must go on
             return None, self._errors.raised(what, raised)
 
+    def _open(self) -> None:
+        if isinstance(self._backend, Openable):
+            self._may_be_up = True
+            self._backend.open()
+            self._errors = ThreadErrors(self._backend.device_type, self._client_id, self._name)
+
     def _start(self) -> tuple[LocalDevice, ...]:
         self._may_be_up = True
-        devices = tuple(_expect(device, LocalDevice) for device in self._backend.start())
-        if not devices:
-            raise DeviceNotFoundError(f"{self._errors.owner} came up without a device. Check what it was given to use.")
+        try:
+            devices = tuple(_expect(device, LocalDevice) for device in self._backend.start())
+            if not devices:
+                raise DeviceNotFoundError(
+                    f"{self._errors.owner} came up without a device. Check what it was given to use."
+                )
+        except DeviceNotFoundError as error:
+            if not self._allow_empty:
+                raise
+            _log.info("%s has no devices: %s", self._errors.owner, error)
+            self._is_empty = True
+            return ()
         return devices
+
+    def _check_health(self) -> Health:
+        if self._is_empty:
+            return Health(ok=True, detail="no devices")
+        return _expect(self._backend.check_health(), Health)
 
     def _stop(self) -> None:
         # First: a stop that fails is not tried again.

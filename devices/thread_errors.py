@@ -28,10 +28,13 @@ class ThreadErrors:
         """Return the error for a call that was not made."""
         return DeviceInitializationError(f"{self.owner}: {reason}.", client_id=self._client_id, cause=reason)
 
-    def abandoned(self, reason: str) -> DeviceTimeoutError:
-        """Return the error for a call that did not return in time, or that came after such a one."""
+    def abandoned(self, reason: str, at: str = "") -> DeviceTimeoutError:
+        """Return the error for a call that did not return in time, or that came after such a one.
+
+        `at` says where the thread was, if that is known.
+        """
         message = (
-            f"{self.owner}: {reason}; its thread {self._thread_name} was abandoned. "
+            f"{self.owner}: {reason}; its thread {self._thread_name} was abandoned{at and f' in {at}'}. "
             "Check the devices of that host, or give them more time with device_timeout."
         )
         return DeviceTimeoutError(message, client_id=self._client_id, cause=reason)

@@ -2,21 +2,48 @@
 
 from __future__ import annotations
 
+import importlib.util
 import threading
 from collections.abc import Mapping
 
 import pytest
 
 from bringup.devices.base import BackendConfig, CoreLocation, DeviceBackend, Discovery, Health, LocalDevice
+from bringup.devices.isolation import IsolatedBackend
 from bringup.devices.registry import create_backend
 from bringup.errors import BringupError, ConfigurationError
 
 ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {
     "CPU": {},
+    "GPU": {},
+    "JAX": {},
     "SIM": {"BRINGUP_SIM_TOPOLOGY": "4x4x2x2"},
 }
 
-pytestmark = pytest.mark.parametrize("device_type", sorted(ENVIRONMENTS))
+
+def missing(device_type: str) -> str:
+    """Return what keeps a backend from being tried here, or nothing."""
+    if device_type == "JAX" and importlib.util.find_spec("jax") is None:
+        return "jax is not installed"
+    if device_type == "GPU":
+        if not create_backend("GPU", BackendConfig()).discover().present:
+            return "this host has no NVIDIA GPU"
+        if importlib.util.find_spec("cuda") is None:
+            return "cuda-bindings is not installed"
+    return ""
+
+
+def with_mark(device_type: str) -> object:
+    reason = missing(device_type)
+    return pytest.param(device_type, marks=pytest.mark.skipif(bool(reason), reason=reason or "it is there"))
+
+
+ISOLATED = "SIM in a process of its own"
+
+pytestmark = pytest.mark.parametrize("device_type", [*(with_mark(name) for name in sorted(ENVIRONMENTS)), ISOLATED])
+
+# Those that count devices along the links between the chosen ones, where others have coordinates from the hardware.
+RELATIVE_LOCATIONS = {"GPU"}
 
 MAX_INT32 = 2**31 - 1
 
@@ -24,22 +51,31 @@ MAX_INT32 = 2**31 - 1
 def make(
     device_type: str, *, client_id: int = 0, num_clients: int = 4, local_device_ids: tuple[int, ...] | None = None
 ) -> DeviceBackend:
+    registered = name_of(device_type)
     config = BackendConfig(
         client_id=client_id,
         num_clients=num_clients,
         local_device_ids=local_device_ids,
         num_logical_cpu_devices=8,
-        environment=ENVIRONMENTS[device_type],
+        environment=ENVIRONMENTS[registered],
     )
-    return create_backend(device_type, config)
+    if device_type != ISOLATED:
+        return create_backend(device_type, config)
+    backend = IsolatedBackend(registered, config)
+    backend.open()
+    return backend
+
+
+def name_of(device_type: str) -> str:
+    return "SIM" if device_type == ISOLATED else device_type
 
 
 def test_it_has_the_name_it_is_registered_under(device_type: str) -> None:
-    assert make(device_type).device_type == device_type
+    assert make(device_type).device_type == name_of(device_type)
 
 
 def test_it_says_whether_its_devices_exist(device_type: str) -> None:
-    assert make(device_type).simulated is (device_type == "SIM")
+    assert make(device_type).simulated is (name_of(device_type) == "SIM")
 
 
 def test_discovery_comes_before_start_and_changes_nothing(device_type: str) -> None:
@@ -84,7 +120,9 @@ def test_devices_are_the_same_each_time(device_type: str) -> None:
 def test_local_device_ids_choose_among_the_devices_in_their_order(device_type: str) -> None:
     everything = make(device_type).start()
     last = len(everything) - 1
-    assert list(make(device_type, local_device_ids=(last, 0)).start()) == [everything[0], everything[last]]
+    chosen, expected = list(make(device_type, local_device_ids=(last, 0)).start()), [everything[0], everything[last]]
+    assert [(device.kind, device.core_id) for device in chosen] == [(one.kind, one.core_id) for one in expected]
+    assert chosen == expected or device_type in RELATIVE_LOCATIONS
 
 
 @pytest.mark.parametrize("ids", [(), (-1,), (0, 0), (10_000,)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import re
 import subprocess
 import sys
 import textwrap
@@ -183,6 +184,135 @@ def test_close_does_not_stop_what_was_never_started(run: Run) -> None:
         await thread.discover(LONG)
         assert await thread.close(LONG)
         assert backend.calls == ["discover"]
+
+    run(test)
+
+
+def test_a_stop_that_hangs_is_interrupted(run: Run) -> None:
+    gate = Gate()
+
+    class Stubborn(Backend):
+        def interrupt(self) -> None:
+            gate.opened.set()
+
+    async def test() -> None:
+        thread = make(Stubborn(stop=gate))
+        await thread.start(LONG)
+        assert not await thread.close(SHORT)
+        assert thread.abandoned
+
+    run(test)
+    assert gate.opened.is_set()
+
+
+class Unopened(Backend):
+    """Is of the type that it was opened as."""
+
+    def __init__(self, **behaviour: Callable[[], Any]) -> None:
+        super().__init__(**behaviour)
+        self.device_type = "preferred"
+        self.simulated = False
+
+    def open(self) -> None:
+        self._call("open", None)
+        self.device_type, self.simulated = "FOUND", True
+
+
+def test_what_a_backend_is_may_be_found_out_in_its_thread(run: Run) -> None:
+    async def test() -> None:
+        backend = Unopened(start=failing(OSError("no")))
+        thread = make(backend)
+        assert thread.device_type == "preferred"
+        await thread.open(LONG)
+        assert (thread.device_type, thread.simulated) == ("FOUND", True)
+        with pytest.raises(DeviceInitializationError, match=r"the FOUND backend of client 7 on host .*start raised"):
+            await thread.start(LONG)
+        assert await thread.close(LONG)
+        assert backend.calls == ["open", "start", "stop"]
+        assert len(backend.threads) == 1
+
+    run(test)
+
+
+def test_one_that_needs_no_opening_is_not_opened(run: Run) -> None:
+    async def test() -> None:
+        backend = Backend()
+        thread = make(backend)
+        await thread.open(LONG)
+        assert (thread.device_type, thread.simulated) == ("TEST", True)
+        assert await thread.close(LONG)
+        assert backend.calls == []
+
+    run(test)
+
+
+def test_an_opening_that_fails_or_hangs_is_reported(run: Run) -> None:
+    gate = Gate()
+
+    async def test() -> None:
+        odd = ConfigurationError("odd")
+        thread = make(Unopened(open=failing(odd)))
+        with pytest.raises(ConfigurationError) as caught:
+            await thread.open(LONG)
+        assert caught.value is odd
+        with pytest.raises(DeviceInitializationError, match="start was refused, because it could not be opened"):
+            await thread.start(LONG)
+        # It ends by itself: `run` waits for it.
+        thread = make(Unopened(open=gate))
+        with pytest.raises(
+            DeviceTimeoutError, match=r"the preferred backend of client 7 on host .*: open did not return"
+        ):
+            await thread.open(SHORT)
+        gate.opened.set()
+
+    run(test)
+
+
+@pytest.mark.parametrize("start", [list, failing(DeviceNotFoundError("none here"))])
+def test_a_client_may_be_allowed_to_have_no_devices(
+    run: Run, start: Callable[[], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        backend = Backend(start=start, check_health=failing(OSError("not started")))
+        thread = BackendThread(backend, name="backend-under-test", client_id=7, allow_empty=True)
+        assert await thread.start(LONG) == ()
+        assert await thread.check_health(LONG) == Health(ok=True, detail="no devices")
+        assert await thread.close(LONG)
+        assert backend.calls == ["start", "stop"]
+
+    with caplog.at_level(logging.INFO):
+        run(test)
+    assert "the TEST backend of client 7 on host " in caplog.text
+    assert "has no devices: " in caplog.text
+
+
+def test_other_failures_of_a_client_that_may_be_empty_are_failures(run: Run) -> None:
+    async def test() -> None:
+        backend = Backend(start=failing(DeviceInitializationError("broken")))
+        thread = BackendThread(backend, name="backend-under-test", allow_empty=True)
+        with pytest.raises(DeviceInitializationError, match="broken"):
+            await thread.start(LONG)
+        assert await thread.close(LONG)
+
+    run(test)
+
+
+def test_a_call_that_hangs_is_reported_with_the_place(run: Run) -> None:
+    gate = Gate([LocalDevice("test")])
+
+    async def test() -> None:
+        thread = make(Backend(start=gate))
+        starting = asyncio.create_task(thread.start(0.5))
+        await gate.wait_entered()
+        with pytest.raises(DeviceTimeoutError) as caught:
+            await starting
+        assert re.search(
+            r"was abandoned in .*__call__ \(test_backend_thread\.py:\d+\), wait \(threading\.py:\d+\)",
+            str(caught.value),
+        )
+        # Nothing of it keeps frames alive: the error may be kept for long.
+        assert caught.value.__cause__ is None
+        gate.opened.set()
 
     run(test)
 

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from bringup.devices import cpu
-from bringup.devices.base import BackendConfig, Health, LocalDevice
-from bringup.devices.cpu import CpuBackend, format_cpus, parse_cpus
+from bringup.devices.base import BackendConfig, CoreLocation, Health, LocalDevice
+from bringup.devices.cpu import CpuBackend
+from bringup.devices.cpu_layout import CpuLayout, NumaNode, format_cpus, parse_cpus, read_layout
+from bringup.devices.cpu_memory import MemoryLimit, find_memory_limit, format_bytes, memory_total, read_memory_errors
 from bringup.devices.cpu_quota import CpuQuota, find_cpu_quota
 from bringup.errors import ConfigurationError, DeviceNotFoundError
 
@@ -31,8 +33,15 @@ def write(root: Path, files: dict[str, str]) -> Path:
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the platform has no affinity masks")
-def test_default_is_one_device_for_each_cpu_of_the_affinity_mask() -> None:
-    assert len(CpuBackend(BackendConfig()).start()) == len(os.sched_getaffinity(0))
+def test_default_is_one_device_for_each_cpu_of_the_affinity_mask(tmp_path: Path) -> None:
+    assert len(CpuBackend(BackendConfig(), root=tmp_path).start()) == len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(("quota", "count"), [("150000", 2), ("100000", 1), ("20000", 1), ("900000", 4), ("max", 4)])
+def test_default_is_no_more_than_the_cgroup_grants(quota: str, count: int, usable: set[int], tmp_path: Path) -> None:
+    root = write(tmp_path, V2 | {"sys/fs/cgroup/job/cpu.max": f"{quota} 100000\n"})
+    assert len(CpuBackend(BackendConfig(), root=root).start()) == count
+    assert len(CpuBackend(BackendConfig(num_logical_cpu_devices=8), root=root).start()) == 8
 
 
 def test_devices_have_the_model_of_the_processor_and_no_ids(usable: set[int], tmp_path: Path) -> None:
@@ -90,7 +99,27 @@ def test_discovery_says_what_was_found(usable: set[int], tmp_path: Path) -> None
     assert discovery.present
     assert discovery.detail == (
         "4 CPUs usable by this process (0-2,5) of 8 online, Epic; the cgroup quota is 1.5 CPUs "
-        "(/sys/fs/cgroup/job/cpu.max)"
+        "(/sys/fs/cgroup/job/cpu.max); 2 devices"
+    )
+
+
+def test_discovery_says_how_the_cpus_lie(usable: set[int], tmp_path: Path) -> None:
+    files = {"proc/cpuinfo": "model name : Epic\n", "proc/meminfo": "MemTotal: 134217728 kB\n"}
+    files |= V2 | {"sys/fs/cgroup/cpu.max": "max", "sys/fs/cgroup/job/cpu.max": "max"}
+    files |= {"sys/fs/cgroup/job/memory.max": str(3 << 29)}
+    assert CpuBackend(BackendConfig(), root=write(tmp_path, files | TWO_SOCKETS)).discover().detail == (
+        "4 CPUs usable by this process (0-2,5) of 8 online on 3 physical cores, 2 sockets, NUMA node 0 (0-2) with "
+        "64 GiB, NUMA node 1 (5), Epic; 128 GiB of memory; the cgroup limit is 1.5 GiB of memory "
+        "(/sys/fs/cgroup/job/memory.max)"
+    )
+
+
+def test_discovery_without_a_usable_cpu(usable: set[int]) -> None:
+    usable.clear()
+    discovery = CpuBackend(BackendConfig()).discover()
+    assert (discovery.present, discovery.detail) == (
+        False,
+        "no CPU is usable by this process: its affinity mask is empty",
     )
 
 
@@ -120,11 +149,68 @@ def test_health_does_not_guess_where_the_kernel_does_not_say(usable: set[int], t
     assert backend.check_health().ok
 
 
+def test_health_follows_the_memory(usable: set[int], tmp_path: Path) -> None:
+    counter = "sys/devices/system/edac/mc/mc0/ue_count"
+    backend = CpuBackend(BackendConfig(), root=write(tmp_path, {counter: "3\n", "proc/meminfo": "MemTotal: 1 kB\n"}))
+    backend.start()
+    assert backend.check_health() == Health(ok=True)
+    write(tmp_path, {"proc/meminfo": "MemTotal: 1 kB\nHardwareCorrupted: 8 kB\n"})
+    assert backend.check_health() == Health(
+        ok=True, detail="the kernel took 8 KiB of failing memory out of use since start"
+    )
+    write(tmp_path, {counter: "5\n"})
+    health = backend.check_health()
+    assert not health.ok
+    assert "counted 2 uncorrectable errors since start" in health.detail
+
+
 def test_wrong_arithmetic_is_reported(usable: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
     backend = CpuBackend(BackendConfig())
     backend.start()
     monkeypatch.setattr(cpu, "_arithmetic_is_right", lambda: False)
     assert backend.check_health() == Health(ok=False, detail="a computation with a known result gave another one")
+
+
+def test_devices_have_no_location_unless_it_is_asked_for(usable: set[int], tmp_path: Path) -> None:
+    root = write(tmp_path, TWO_SOCKETS)
+    for environment in ({}, {"BRINGUP_CPU_LOCATION": ""}, {"BRINGUP_CPU_LOCATION": "none"}):
+        devices = CpuBackend(BackendConfig(environment=environment), root=root).start()
+        assert {device.location for device in devices} == {None}
+
+
+@pytest.mark.parametrize(
+    ("count", "ids", "places"),
+    [
+        (None, None, [(0, 0), (1, 0), (2, 0), (0, 1)]),
+        (2, None, [(0, 0), (1, 0)]),
+        (8, None, [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (5, 0), (0, 1), (1, 1)]),
+        (8, (1, 6, 7), [(0, 0), (0, 1), (1, 1)]),
+        (8, (6, 7), [(0, 0), (1, 0)]),
+    ],
+)
+def test_numa_nodes_are_a_location_where_that_is_asked_for(
+    count: int | None, ids: tuple[int, ...] | None, places: list[tuple[int, int]], usable: set[int], tmp_path: Path
+) -> None:
+    config = BackendConfig(
+        client_id=2,
+        num_clients=3,
+        num_logical_cpu_devices=count,
+        local_device_ids=ids,
+        environment={"BRINGUP_CPU_LOCATION": "NUMA"},
+    )
+    devices = CpuBackend(config, root=write(tmp_path, TWO_SOCKETS)).start()
+    assert [device.location for device in devices] == [CoreLocation(x, y, 2, 0) for x, y in places]
+
+
+def test_without_numa_nodes_all_devices_are_on_one(usable: set[int], tmp_path: Path) -> None:
+    config = BackendConfig(environment={"BRINGUP_CPU_LOCATION": "numa"})
+    places = [device.location for device in CpuBackend(config, root=tmp_path).start()]
+    assert places == [CoreLocation(x, 0, 0, 0) for x in range(4)]
+
+
+def test_an_unknown_location_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"BRINGUP_CPU_LOCATION='socket' on client 1: .* `numa` or `none`"):
+        CpuBackend(BackendConfig(client_id=1, num_clients=2, environment={"BRINGUP_CPU_LOCATION": "socket"}))
 
 
 @pytest.mark.parametrize(
@@ -138,6 +224,35 @@ def test_cpu_lists_are_written_as_the_kernel_does(cpus: list[int], text: str) ->
 def test_cpu_lists_with_rubbish_are_read_as_far_as_they_go() -> None:
     assert parse_cpus(" 0-1,x,3-,5 \n") == {0, 1, 3, 5}
     assert parse_cpus("") == frozenset()
+
+
+TWO_SOCKETS = {
+    "sys/devices/system/cpu/online": "0-7\n",
+    **{f"sys/devices/system/cpu/cpu{cpu}/topology/core_cpus_list": "0-1\n" for cpu in (0, 1)},
+    **{f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list": "2-3\n" for cpu in (2, 3)},
+    **{f"sys/devices/system/cpu/cpu{cpu}/topology/core_cpus_list": "4-5\n" for cpu in (4, 5)},
+    **{f"sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id": f"{cpu // 4}\n" for cpu in range(8)},
+    "sys/devices/system/node/online": "0-2\n",
+    "sys/devices/system/node/node0/cpulist": "0-3\n",
+    "sys/devices/system/node/node0/meminfo": "Node 0 MemTotal:       67108864 kB\nNode 0 MemFree: 1 kB\n",
+    "sys/devices/system/node/node1/cpulist": "4-7\n",
+    "sys/devices/system/node/node2/cpulist": "\n",
+}
+"""Two CPUs on each physical core, four on each NUMA node and in each socket, and a node without CPUs."""
+
+
+def test_the_layout_is_that_of_the_cpus_asked_for(tmp_path: Path) -> None:
+    layout = read_layout({0, 1, 2, 5}, write(tmp_path, TWO_SOCKETS))
+    assert layout == CpuLayout(
+        cores=(frozenset({0, 1}), frozenset({2}), frozenset({5})),
+        sockets=frozenset({0, 1}),
+        nodes=(NumaNode(0, frozenset({0, 1, 2}), 1 << 36), NumaNode(1, frozenset({5}), None)),
+    )
+    assert [layout.node_of(cpu) for cpu in (0, 5, 7)] == [0, 1, None]
+
+
+def test_there_is_no_layout_where_the_kernel_does_not_say(tmp_path: Path) -> None:
+    assert read_layout({0, 1}, tmp_path) == CpuLayout((), frozenset(), ())
 
 
 V2 = {
@@ -185,3 +300,40 @@ def test_no_limit_is_no_quota(text: str, tmp_path: Path) -> None:
 def test_no_cgroups_are_no_quota(tmp_path: Path) -> None:
     assert find_cpu_quota(tmp_path) is None
     assert find_cpu_quota(write(tmp_path, {"proc/self/mountinfo": "rubbish\n - \n", "proc/self/cgroup": "x\n"})) is None
+
+
+def test_memory_limit_of_cgroup_version_2(tmp_path: Path) -> None:
+    files = V2 | {"sys/fs/cgroup/job/memory.max": "2048\n", "sys/fs/cgroup/memory.max": "max\n"}
+    assert find_memory_limit(write(tmp_path, files)) == MemoryLimit(2048, "/sys/fs/cgroup/job/memory.max")
+
+
+@pytest.mark.parametrize(("text", "limit"), [("4096", 4096), ("9223372036854771712", None), ("-1", None), ("", None)])
+def test_memory_limit_of_cgroup_version_1(text: str, limit: int | None, tmp_path: Path) -> None:
+    files = {
+        "proc/self/cgroup": "4:memory:/job\n0::/\n",
+        "proc/self/mountinfo": "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n",
+        "sys/fs/cgroup/memory/job/memory.limit_in_bytes": text,
+    }
+    found = find_memory_limit(write(tmp_path, files))
+    assert found == (None if limit is None else MemoryLimit(limit, "/sys/fs/cgroup/memory/job/memory.limit_in_bytes"))
+
+
+@pytest.mark.parametrize("text", ["", "MemTotal:", "MemTotal: many kB", "MemFree: 3 kB"])
+def test_memory_that_the_kernel_does_not_tell(text: str, tmp_path: Path) -> None:
+    assert memory_total(write(tmp_path, {"proc/meminfo": text}) / "proc/meminfo") is None
+    assert read_memory_errors(tmp_path) == read_memory_errors(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1536, "1.5 KiB"),
+        (80 << 30, "80 GiB"),
+        (1 << 40, "1 TiB"),
+        (1000 << 40, "1000 TiB"),
+    ],
+)
+def test_bytes_are_written_for_a_person(count: int, text: str) -> None:
+    assert format_bytes(count) == text

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from bringup.devices import registry
 from bringup.devices.base import BackendConfig, Discovery
 from bringup.devices.cpu import CpuBackend
-from bringup.devices.registry import create_backend
+from bringup.devices.registry import create_backend, is_built_in
 from bringup.devices.sim import SimBackend
 from bringup.errors import ConfigurationError, DeviceInitializationError, DeviceNotFoundError
 
@@ -59,6 +60,12 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     return do
 
 
+@pytest.fixture
+def few_built_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave only the backends built in that have devices on every machine."""
+    monkeypatch.setattr(registry, "_BUILT_IN", {name: registry._BUILT_IN[name] for name in ("CPU", "SIM")})
+
+
 def refusal(device_type: str | None) -> str:
     with pytest.raises(ConfigurationError) as caught:
         create_backend(device_type, BackendConfig())
@@ -87,6 +94,13 @@ def test_built_in_types_need_no_other_backend_and_no_entry_points() -> None:
     subprocess.run([sys.executable, "-P", "-c", textwrap.dedent(code)], check=True, timeout=60)
 
 
+def test_built_in_types_are_known_in_any_case() -> None:
+    assert is_built_in(" sim")
+    assert is_built_in("TPU")
+    assert not is_built_in("NPU")
+
+
+@pytest.mark.usefixtures("few_built_in")
 def test_none_prefers_tpu_then_gpu_then_cpu(install: Install) -> None:
     assert create_backend(None, BackendConfig()).device_type == "CPU"
     install("withgpu", "GPU = withgpu_module:Backend", BACKEND.format(type="GPU", present=True))
@@ -95,11 +109,13 @@ def test_none_prefers_tpu_then_gpu_then_cpu(install: Install) -> None:
     assert create_backend(None, BackendConfig()).device_type == "TPU"
 
 
+@pytest.mark.usefixtures("few_built_in")
 def test_none_passes_over_what_is_not_present(install: Install) -> None:
     install("absenttpu", "TPU = absenttpu_module:Backend", BACKEND.format(type="TPU", present=False))
     assert create_backend(None, BackendConfig()).device_type == "CPU"
 
 
+@pytest.mark.usefixtures("few_built_in")
 def test_none_without_any_device_says_what_was_looked_at(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     install("absentgpu", "GPU = absentgpu_module:Backend", BACKEND.format(type="GPU", present=False))
     nothing = Discovery(present=False, detail="no CPU in the mask")
@@ -110,6 +126,7 @@ def test_none_without_any_device_says_what_was_looked_at(install: Install, monke
     assert caught.value.client_id == 2
 
 
+@pytest.mark.usefixtures("few_built_in")
 def test_none_does_not_hide_a_failing_discovery(install: Install) -> None:
     source = BACKEND.format(type="TPU", present=True).replace("return Discovery", "raise OSError('no ioctl') #")
     install("brokentpu", "TPU = brokentpu_module:Backend", source)
@@ -117,6 +134,7 @@ def test_none_does_not_hide_a_failing_discovery(install: Install) -> None:
         create_backend(None, BackendConfig())
 
 
+@pytest.mark.usefixtures("few_built_in")
 @pytest.mark.parametrize("name", ["GPU", "tpu", "Jax"])
 def test_well_known_types_without_backend_are_not_found(name: str) -> None:
     with pytest.raises(DeviceNotFoundError) as caught:
@@ -127,6 +145,7 @@ def test_well_known_types_without_backend_are_not_found(name: str) -> None:
     assert caught.value.client_id == 1
 
 
+@pytest.mark.usefixtures("few_built_in")
 @pytest.mark.parametrize("name", ["XPU", "", "cpu0", "C P U"])
 def test_unknown_types_are_refused_with_what_is_known(name: str, install: Install) -> None:
     install("offersnpu", "NPU = offersnpu_module:Backend", BACKEND.format(type="NPU", present=True))

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import subprocess
+import sys
+import textwrap
 import threading
+import time
 
 import pytest
 
+from bringup.devices import sim
 from bringup.devices.base import BackendConfig, Health, LocalDevice
 from bringup.devices.sim import SimBackend
 from bringup.errors import ConfigurationError, DeviceInitializationError, DeviceNotFoundError
@@ -93,6 +99,96 @@ def test_fault_missing_drops_the_last_device() -> None:
 def test_fault_missing_of_the_only_device_leaves_none() -> None:
     with pytest.raises(DeviceNotFoundError, match="missing"):
         make(0, 1, fault="0:missing", TOPOLOGY="1x1").start()
+
+
+def test_fault_missing_takes_as_many_as_asked() -> None:
+    assert [len(devices) for devices in start_all("1:missing:3,2:missing:7")] == [8, 5, 1, 8]
+    with pytest.raises(DeviceNotFoundError, match="client 2 has no SIM device: the fault `missing` took all of them"):
+        make(2, fault="2:missing:8").start()
+    with pytest.raises(DeviceNotFoundError):
+        make(2, fault="2:missing:1000").start()
+
+
+def test_fault_wrong_gives_the_last_device_another_id() -> None:
+    before, after = start_all(), start_all("1:wrong:77")
+    assert after[1][-1].core_id == 77
+    assert after[1][-1].location == before[1][-1].location
+    after[1][-1] = before[1][-1]
+    assert after == before
+    assert start_all("1:wrong")[1][-1].core_id == -1
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def started(fault: str) -> tuple[SimBackend, Clock]:
+    clock = Clock()
+    backend = SimBackend(BackendConfig(environment={"BRINGUP_SIM_FAULT": fault}), clock=clock)
+    clock.now += 5
+    backend.start()
+    return backend, clock
+
+
+def test_fault_degrade_shows_from_its_time_on() -> None:
+    backend, clock = started("0:degrade:10:fan is slow: 3 rpm")
+    assert backend.check_health() == Health(ok=True)
+    clock.now += 9.9
+    assert backend.check_health() == Health(ok=True)
+    clock.now += 0.1
+    assert backend.check_health() == Health(ok=False, detail="fan is slow: 3 rpm")
+    clock.now += 1e6
+    assert not backend.check_health().ok
+    assert started("0:degrade:0")[0].check_health() == Health(ok=False, detail="simulated wear")
+
+
+@pytest.mark.parametrize(("fault", "pattern"), [("0:flap", "+-+-+-+-"), ("0:flap:3", "+++---+++---")])
+def test_fault_flap_alternates(fault: str, pattern: str) -> None:
+    backend, _ = started(fault)
+    assert "".join("+" if backend.check_health().ok else "-" for _ in pattern) == pattern
+
+
+def test_fault_stuck_hangs_from_its_time_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hang() -> None:
+        raise TimeoutError("hangs")
+
+    monkeypatch.setattr(sim, "_hang", hang)
+    backend, clock = started("0:stuck:10")
+    assert backend.check_health().ok
+    clock.now += 10
+    with pytest.raises(TimeoutError):
+        backend.check_health()
+
+
+@pytest.mark.parametrize(("fault", "number"), [("crash", 11), ("crash:abrt", 6), ("crash:SIGKILL", 9)])
+def test_fault_crash_ends_the_process(fault: str, number: int) -> None:
+    code = f"""
+        from bringup.devices.base import BackendConfig
+        from bringup.devices.sim import SimBackend
+        SimBackend(BackendConfig(environment={{"BRINGUP_SIM_FAULT": "0:{fault}"}})).start()
+    """
+    done = subprocess.run([sys.executable, "-P", "-c", textwrap.dedent(code)], timeout=60, check=False)
+    assert done.returncode == -number
+
+
+def test_fault_gil_lets_no_other_thread_run() -> None:
+    clock = threading.Event()
+    beats = [time.monotonic()]
+
+    def beat() -> None:
+        while not clock.wait(0.01):
+            beats.append(time.monotonic())
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    make(fault="0:gil:0.5").start()
+    clock.set()
+    thread.join(30)
+    beats.append(time.monotonic())
+    assert max(after - before for before, after in itertools.pairwise(beats)) > 0.4
 
 
 def test_fault_unhealthy_shows_in_the_health_check() -> None:

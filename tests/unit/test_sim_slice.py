@@ -173,8 +173,17 @@ def test_faults_concern_the_client_they_name() -> None:
 
 
 def test_faults_without_argument_are_flags() -> None:
-    assert parse_faults("1:duplicate,1:missing,1:shifted") == SimFaults(duplicate=True, missing=True, shifted=True)
+    assert parse_faults("1:duplicate,1:missing,1:shifted") == SimFaults(duplicate=True, missing=1, shifted=True)
+    assert parse_faults("1:wrong,1:crash,1:flap") == SimFaults(wrong=-1, crash="SEGV", flap=1)
     assert parse_faults("1:raise").failure == "simulated failure"
+
+
+def test_faults_with_arguments_have_them() -> None:
+    text = "1:wrong:-7,1:crash:sigbus,1:flap:3,1:missing:2,1:stuck:0.5,1:gil:2,1:degrade:1e3:too: hot"
+    assert parse_faults(text) == SimFaults(
+        wrong=-7, crash="BUS", flap=3, missing=2, stuck=0.5, gil=2.0, degraded=(1000.0, "too: hot")
+    )
+    assert parse_faults("1:flap:3,1:flap:2").flap == 2
 
 
 @pytest.mark.parametrize(
@@ -191,6 +200,15 @@ def test_faults_without_argument_are_flags() -> None:
         ("1:slow:-1", "'-1' is no duration"),
         ("1:slow:nan", "'nan' is no duration"),
         ("1:slow:inf", "'inf' is no duration"),
+        ("1:gil:", "'' is no duration"),
+        ("1:stuck", "'' is no duration"),
+        ("1:degrade:hot", "'hot' is no duration"),
+        ("1:flap:0", "'0' is no number from 1"),
+        ("1:flap:x", "'x' is no number from 1"),
+        ("1:missing:-1", "'-1' is no number from 1"),
+        ("1:missing:9999999", "'9999999' is no number from 1 to 1000000"),
+        ("1:wrong:x", "'x' is no whole number"),
+        ("1:crash:TERM", "'TERM' is none of SEGV, ABRT"),
     ],
 )
 def test_malformed_faults_are_refused_on_every_client(item: str, reason: str) -> None:

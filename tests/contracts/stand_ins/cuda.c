@@ -1,0 +1,116 @@
+/* A stand-in for libcuda.so.1, for tests: enough of it for the real cuda-bindings to bring up GPUs that do not exist.
+   A context is the GPU's number and 1; the memory of a GPU is the host's. */
+#include "settings.h"
+
+typedef int Result;
+enum { SUCCESS = 0, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101, NOT_FOUND = 500, NOT_READY = 600, MOST = 16 };
+
+static int initialized, shown[MOST], shown_count;
+static _Thread_local long current[MOST];
+static _Thread_local int depth;
+
+static int here(void) { return depth ? (int)current[depth - 1] - 1 : 0; }
+static Result fate(void) { return (Result)setting(SUCCESS, "cuda.%d", here()); }
+
+/* What NVIDIA's documentation says of CUDA_VISIBLE_DEVICES, for numbers and for UUIDs. */
+static void show(const char *list) {
+    if (!list) {
+        for (int gpu = 0; gpu < gpu_count(); gpu++)
+            if (!setting(0, "hidden.%d", gpu)) shown[shown_count++] = gpu;
+        return;
+    }
+    char copy[256], *rest = copy;
+    snprintf(copy, sizeof copy, "%s", list);
+    for (char *part; (part = strsep(&rest, ","));) {
+        char *end, uuid[80];
+        long found = strtol(part, &end, 10);
+        if (end == part) {
+            found = -1;
+            for (int gpu = 0; gpu < gpu_count(); gpu++) {
+                write_uuid(uuid, sizeof uuid, gpu, 0);
+                if (*part && !strncmp(uuid, part, strlen(part))) found = found == -1 ? gpu : -2;
+            }
+        }
+        if (found < 0 || found >= gpu_count()) return;
+        for (int other = 0; other < shown_count; other++)
+            if (shown[other] == found) { shown_count = 0; return; }
+        if (!setting(0, "hidden.%ld", found)) shown[shown_count++] = (int)found;
+    }
+}
+
+static Result cuInit(unsigned flags) {
+    (void)flags;
+    Result result = (Result)setting(SUCCESS, "cuinit");
+    if (result || initialized) return result;
+    show(getenv("CUDA_VISIBLE_DEVICES"));
+    initialized = 1;
+    return shown_count ? SUCCESS : NO_DEVICE;
+}
+static Result cuGetErrorString(Result code, const char **text) { *text = code ? "an error of the stand-in" : "no error"; return SUCCESS; }
+static Result cuGetErrorName(Result code, const char **text) { return cuGetErrorString(code, text); }
+static Result cuDeviceGetCount(int *count) { *count = shown_count; return initialized ? SUCCESS : NOT_INITIALIZED; }
+static Result cuDeviceGet(int *device, int ordinal) {
+    if (ordinal < 0 || ordinal >= shown_count) return INVALID_DEVICE;
+    *device = ordinal;
+    return SUCCESS;
+}
+static Result cuDeviceGetUuid(char *uuid, int device) {
+    int gpu = shown[device];
+    memset(uuid, 0, 16);
+    uuid[9] = setting(-1, "migs.%d", gpu) >= 0;
+    uuid[15] = (char)(gpu + setting(0, "stranger"));
+    return SUCCESS;
+}
+static Result cuDevicePrimaryCtxRetain(void **context, int device) {
+    *context = (void *)(long)(shown[device] + 1);
+    return (Result)setting(SUCCESS, "retain.%d", shown[device]);
+}
+static Result cuDevicePrimaryCtxRelease(int device) { (void)device; return SUCCESS; }
+static Result cuCtxPushCurrent(void *context) { current[depth++] = (long)context; return SUCCESS; }
+static Result cuCtxPopCurrent(void **context) { *context = (void *)current[--depth]; return SUCCESS; }
+static Result cuStreamCreate(void **stream, unsigned flags) { (void)flags; *stream = (void *)1; return fate(); }
+static Result cuStreamDestroy(void *stream) { (void)stream; return fate(); }
+static Result cuStreamQuery(void *stream) {
+    (void)stream;
+    Result result = fate();
+    return result ? result : setting(0, "busy.%d", here()) ? NOT_READY : SUCCESS;
+}
+static Result cuMemAlloc(unsigned long long *memory, size_t size) { *memory = (unsigned long long)malloc(size); return fate(); }
+static Result cuMemFree(unsigned long long memory) { free((void *)memory); return fate(); }
+static Result cuMemHostAlloc(void **memory, size_t size, unsigned flags) { (void)flags; *memory = malloc(size); return fate(); }
+static Result cuMemFreeHost(void *memory) { free(memory); return fate(); }
+static Result cuMemcpyHtoDAsync(unsigned long long to, const void *from, size_t size, void *stream) {
+    (void)stream;
+    memcpy((void *)to, from, size);
+    return fate();
+}
+static Result cuMemcpyDtoDAsync(unsigned long long to, unsigned long long from, size_t size, void *stream) {
+    return cuMemcpyHtoDAsync(to, (void *)from, size, stream);
+}
+static Result cuMemcpyDtoHAsync(void *to, unsigned long long from, size_t size, void *stream) {
+    Result result = cuMemcpyHtoDAsync((unsigned long long)to, (void *)from, size, stream);
+    if (setting(0, "flip.%d", here())) ((char *)to)[1234] ^= 1;
+    return result;
+}
+static Result cuMemsetD32Async(unsigned long long to, unsigned value, size_t count, void *stream) {
+    (void)stream;
+    for (size_t index = 0; index < count; index++) ((unsigned *)to)[index] = value;
+    if (setting(0, "unset.%d", here())) ((unsigned *)to)[7] = 0;
+    return fate();
+}
+
+#define KNOWN(name) if (!strcmp(symbol, #name)) { *function = (void *)name; return SUCCESS; }
+
+Result cuGetProcAddress_v2(const char *symbol, void **function, int version, unsigned long long flags, int *status) {
+    (void)version, (void)flags;
+    if (status) *status = 0;
+    KNOWN(cuInit) KNOWN(cuGetErrorString) KNOWN(cuGetErrorName) KNOWN(cuDeviceGetCount) KNOWN(cuDeviceGet)
+    KNOWN(cuDeviceGetUuid) KNOWN(cuDevicePrimaryCtxRetain) KNOWN(cuDevicePrimaryCtxRelease) KNOWN(cuCtxPushCurrent)
+    KNOWN(cuCtxPopCurrent) KNOWN(cuStreamCreate) KNOWN(cuStreamDestroy) KNOWN(cuStreamQuery) KNOWN(cuMemAlloc)
+    KNOWN(cuMemFree) KNOWN(cuMemHostAlloc) KNOWN(cuMemFreeHost) KNOWN(cuMemcpyHtoDAsync) KNOWN(cuMemcpyDtoDAsync)
+    KNOWN(cuMemcpyDtoHAsync) KNOWN(cuMemsetD32Async)
+    if (!strcmp(symbol, "cuGetProcAddress")) { *function = (void *)cuGetProcAddress_v2; return SUCCESS; }
+    *function = NULL;
+    if (status) *status = 1;
+    return NOT_FOUND;
+}

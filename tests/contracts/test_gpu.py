@@ -1,0 +1,278 @@
+"""The GPU backend with NVIDIA's real Python packages, over stand-ins for the libraries of the driver."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .stand_in import StandIn, build, missing_for_stand_ins, stand_in_environ
+
+pytestmark = pytest.mark.skipif(bool(missing_for_stand_ins()), reason=missing_for_stand_ins() or "all is there")
+
+NAME = "NVIDIA Stand-in"
+Make = Callable[..., StandIn]
+
+
+@pytest.fixture(scope="session")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the stand-ins once."""
+    folder = tmp_path_factory.mktemp("stand-ins")
+    build(folder)
+    return folder
+
+
+@pytest.fixture
+def make(libraries: Path, tmp_path: Path) -> Iterator[Make]:
+    """Return a function that starts a process; it gets settings, and what `StandIn` takes."""
+    made: list[StandIn] = []
+
+    def do(settings: dict[str, int] | None = None, **arguments: Any) -> StandIn:
+        made.append(StandIn(libraries, tmp_path, settings or {}, **arguments))
+        return made[-1]
+
+    yield do
+    for one in made:
+        one.kill()
+
+
+def uuid(gpu: int, mig: int = 0) -> str:
+    return f"{'MIG' if mig else 'GPU'}-00000000-0000-0000-{mig:04x}-{gpu:012x}"
+
+
+def named(gpu: int) -> str:
+    return f"GPU {gpu} ({NAME}, PCI 0000:{gpu + 1}0:00.0, {uuid(gpu)})"
+
+
+def places(devices: list[Any]) -> list[list[int]]:
+    return [location for _, _, location in devices]
+
+
+def test_four_gpus_come_up(make: Make) -> None:
+    one = make()
+    discovery = one.call("discover")
+    assert discovery["present"]
+    assert discovery["detail"].startswith("NVIDIA driver 999.88.77, 4 GPUs, 4 of them for this process; GPU 0: ")
+    assert f"GPU 3: {NAME} ({uuid(3)}, PCI 0000:40:00.0, 80 GiB)" in discovery["detail"]
+    assert one.call("start") == [[NAME, None, [x, 0, 0, 0]] for x in range(4)]
+    assert one.call("discover") == discovery
+    for _ in range(3):
+        assert one.call("check_health") == {"ok": True, "detail": "", "permanent": False}
+    one.call("stop")
+    one.call("stop")
+    assert not one.call("check_health")["ok"]
+    assert one.end() == ""
+
+
+def test_the_contract_of_backends(libraries: Path, tmp_path: Path) -> None:
+    contract = Path(__file__).with_name("test_backend_contract.py")
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "GPU", "-rs", str(contract)],
+        env=stand_in_environ(libraries, tmp_path / "none"),
+        cwd=contract.parents[2],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "skipped" not in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("visible", "gpus"),
+    [
+        ("2,0", [2, 0]),
+        ("0,2,-1,1", [0, 2]),
+        ("1,9,0", [1]),
+        (uuid(3), [3]),
+        (f"{uuid(3)},{uuid(1)}", [3, 1]),
+    ],
+)
+def test_cuda_visible_devices_choose_and_order(visible: str, gpus: list[int], make: Make) -> None:
+    # CUDA itself, too, makes these of it: else the start would fail.
+    one = make({f"slow_model.{gpus[0]}": 1}, visible=visible)
+    detail = one.call("discover")["detail"]
+    assert f"4 GPUs, {len(gpus)} of them for this process; CUDA_VISIBLE_DEVICES={visible!r}" in detail
+    kinds = [kind for kind, _, _ in one.call("start")]
+    assert kinds == ["NVIDIA Stand-in Lite", *[NAME] * (len(gpus) - 1)]
+    assert ("CUDA ignores it from '9' on" in one.end()) is ("9" in visible)
+
+
+@pytest.mark.parametrize("visible", ["", "-1", "7", "0,0"])
+def test_hidden_gpus_are_not_found(visible: str, make: Make) -> None:
+    one = make(visible=visible)
+    assert not one.call("discover")["present"]
+    error = one.call("start")
+    assert error["error"] == "DeviceNotFoundError"
+    assert "client 0 has no GPU to use: NVIDIA driver 999.88.77, 4 GPUs, 0 of them for this process; " in error["text"]
+    assert f"CUDA_VISIBLE_DEVICES={visible!r}" in error["text"]
+    one.call("stop")
+
+
+def test_local_device_ids_count_in_the_order_of_cuda(make: Make) -> None:
+    one = make({"slow_model.0": 1}, config={"local_device_ids": [2, 1], "client_id": 5}, visible="3,0,1")
+    assert one.call("start") == [
+        ["NVIDIA Stand-in Lite", None, [0, 0, 5, 0]],
+        [NAME, None, [1, 0, 5, 0]],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"local_device_ids": [4]}, "local_device_ids=[4]: no such device: 4; client 0 (GPU) has 4 devices"),
+        ({"num_logical_cpu_devices": 3}, "num_logical_cpu_devices=3 on client 0 is less than its number of GPUs (4)"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(config: dict[str, Any], said: str, make: Make) -> None:
+    one = make(config=config)
+    error = one.call("start")
+    assert error["error"] == "ConfigurationError"
+    assert said in error["text"]
+    one.call("stop")
+
+
+def test_locations_follow_nvlinks(make: Make) -> None:
+    links = {f"links.{gpu}.{gpu ^ 2}": 4 for gpu in range(4)}
+    one = make(links, config={"client_id": 1})
+    detail = one.call("discover")["detail"]
+    assert f"GPU 1: {NAME} ({uuid(1)}, PCI 0000:20:00.0, 80 GiB, 4 NVLinks to GPU 3)" in detail
+    assert places(one.call("start")) == [[0, 0, 1, 0], [0, 1, 1, 0], [1, 0, 1, 0], [1, 1, 1, 0]]
+
+
+def test_gpus_on_switches_are_one_row(make: Make) -> None:
+    one = make({f"switches.{gpu}": 18 for gpu in range(8)} | {"gpus": 8})
+    assert "80 GiB, 18 NVLinks to switches)" in one.call("discover")["detail"]
+    assert places(one.call("start")) == [[x, 0, 0, 0] for x in range(8)]
+
+
+def test_a_mig_device_is_what_cuda_makes_of_its_gpu(make: Make) -> None:
+    one = make({"gpus": 2, "migs.1": 3})
+    assert "MIG mode, with 3 MIG devices" in one.call("discover")["detail"]
+    assert one.call("start") == [[NAME, None, [0, 0, 0, 0]], [f"{NAME} MIG 1g.10gb", None, [1, 0, 0, 0]]]
+    one.set({"flip.1": 1})
+    assert f"{NAME} MIG 1g.10gb ({uuid(1, 1)}) on {named(1)}: it gave wrong data" in one.call("check_health")["detail"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "said"),
+    [
+        ({"gpus": 0}, "DeviceNotFoundError", "has no GPU to use: NVIDIA driver 999.88.77, 0 GPUs"),
+        ({"init": 9}, "DeviceNotFoundError", "libnvidia-ml.so.1 gives error 9 (Driver Not Loaded)"),
+        ({"init": 18}, "DeviceNotFoundError", "gives error 18 (RM has detected an NVML/RM version mismatch.)"),
+        ({"count": 999}, "DeviceInitializationError", "the NVIDIA driver failed: Unknown Error"),
+        ({"lost.2": 1}, "DeviceInitializationError", "not all GPUs can be used: GPU 2 does not answer: GPU is lost"),
+        ({"cuinit": 802}, "DeviceInitializationError", "systemctl status nvidia-fabricmanager"),
+        ({"cuinit": 803}, "DeviceInitializationError", "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (an error of the stand-in)"),
+        ({"hidden.1": 1}, "DeviceInitializationError", f"not show all GPUs that there are: missing are {named(1)}"),
+        ({"stranger": 7}, "DeviceInitializationError", "devices that the management library does not know"),
+        ({"retain.3": 2}, "DeviceInitializationError", f"{named(3)} did not come up: cuDevicePrimaryCtxRetain gave "),
+        ({"cuda.0": 46}, "DeviceInitializationError", "compute mode EXCLUSIVE_PROCESS"),
+        ({"flip.2": 1}, "DeviceInitializationError", f"{named(2)}: it gave wrong data: a pattern that was copied"),
+        ({"unset.1": 1}, "DeviceInitializationError", "memory that it was to fill with one value has others in 4 of "),
+    ],
+)
+def test_what_fails_at_start(settings: dict[str, int], error: str, said: str, make: Make) -> None:
+    one = make(settings, config={"client_id": 2})
+    one.call("discover")
+    result = one.call("start")
+    assert (result["error"], result["client_id"]) == (error, 2)
+    assert said in result["text"]
+    assert result["text"].startswith("client 2")
+    one.call("stop")
+    one.end()
+
+
+def test_gpus_that_this_process_may_not_use_are_left_out(make: Make) -> None:
+    one = make({"denied.1": 1, "hidden.1": 1})
+    assert "3 GPUs, 3 of them for this process" in one.call("discover")["detail"]
+    assert "GPU 1 may not be used by this process" in one.call("discover")["detail"]
+    assert len(one.call("start")) == 3
+
+
+def test_who_names_the_gpus_to_use_misses_no_other(make: Make) -> None:
+    one = make({"hidden.3": 1}, config={"local_device_ids": [0, 1]})
+    assert len(one.call("start")) == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "said", "permanent"),
+    [
+        ({"lost.1": 1}, f"{named(1)}: it has fallen off the bus", True),
+        ({"fails.2": 16}, f"{named(2)}: it does not answer the driver: GPU requires restart", False),
+        ({"fails.2": 999}, f"{named(2)}: it does not answer the driver: Unknown Error", False),
+        ({"gone.1": 1}, f"{named(1)}: it does not answer the driver: it is not there any more", False),
+        ({"xid.0": 2079}, f"{named(2)}: the driver reported Xid 79 (the GPU has fallen off the bus)", True),
+        ({"xid.0": 13, "xid.1": 3095}, f"{named(3)}: the driver reported Xid 95", True),
+        ({"ecc.0": 7}, f"{named(0)}: its memory had 2 uncorrectable ECC errors since start", False),
+        ({"remap_failed.3": 1}, f"{named(3)}: a broken row of its memory could not be remapped", True),
+        ({"recovery.0": 2}, f"{named(0)}: its driver asks for an action: reboot the host", False),
+        ({"down.0.3": 1}, f"{named(0)}: NVLinks 3 went down since start", False),
+        ({"temperature.2": 99}, f"{named(2)}: it is at 99 C, and turns itself off at 95 C", False),
+        ({"cuda.1": 700}, f"{named(1)}: it fails every call of CUDA in this process: cu", True),
+        ({"flip.3": 1}, f"{named(3)}: it gave wrong data", False),
+    ],
+)
+def test_health_tells_what_goes_wrong(settings: dict[str, int], said: str, permanent: bool, make: Make) -> None:
+    one = make({"ecc.0": 5, "links.0.1": 4, "links.1.0": 4})
+    one.call("start")
+    assert one.call("check_health")["ok"]
+    one.set(settings)
+    for _ in range(2):
+        health = one.call("check_health")
+        assert (health["ok"], health["permanent"]) == (False, permanent)
+        assert said in health["detail"]
+    one.call("stop")
+    one.end()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"xid.0": 1031}, f"{named(1)}: the driver reported Xid 31 (a program's kernel accessed memory"),
+        ({"slowdown.2": 0x48}, f"{named(2)}: at 40 C, its hardware slows it down because of heat"),
+        ({"temperature.2": 91}, f"{named(2)}: it is at 91 C, and slows down from 90 C on"),
+        ({"remap_pending.0": 1}, f"{named(0)}: broken rows of its memory are remapped at its next reset"),
+        ({"retired.3": 12, "retirement_pending.3": 1}, f"{named(3)}: broken pages of its memory (12) are retired"),
+    ],
+)
+def test_health_logs_once_what_is_only_worth_a_word(settings: dict[str, int], said: str, make: Make) -> None:
+    one = make()
+    one.call("start")
+    one.set(settings)
+    for _ in range(3):
+        health = one.call("check_health")
+        assert health["ok"]
+        assert said in health["detail"]
+    assert one.end().count(said) == 1
+
+
+def test_an_older_driver_that_knows_less_is_fine(make: Make) -> None:
+    one = make({"no_mig": 1, "no_events": 1, "no_reasons": 1})
+    assert len(one.call("start")) == 4
+    assert one.call("check_health")["ok"]
+
+
+def test_a_job_of_two_clients(libraries: Path, tmp_path: Path) -> None:
+    settings = tmp_path / "settings"
+    settings.write_text("gpus 2\nlinks.0.1 4\nlinks.1.0 4\n")
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "bringup", "demo", "-n", "2", "--backend", "gpu", "--json"],
+        env=stand_in_environ(libraries, settings),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["core_ids"] == [0, 1, 2, 3]
+    assert found["topology"]["mesh_shape"] == [2, 1, 2, 1]
+    assert [device["kind"] for device in found["devices"]] == [NAME] * 4
+    assert found["agree"]
