@@ -1,10 +1,57 @@
-"""For tests of what is built on bringup: a network in memory, and jobs of real client processes.
+"""For tests of what is built on bringup: jobs of real processes, faults, and a network in memory.
 
-`MemoryNetwork` connects peers that run on one event loop; `job.LocalJob` runs a job of real processes on this machine.
+`LocalJob` runs a job of real client processes on this machine, yours or ones that make the calls they are told to, and
+kills, stops and cuts them off. `MemoryNetwork` connects peers that run on one event loop. `bringup.testing.plugin` is a
+plugin for pytest. The names below are loaded when they are first used.
 """
 
 from __future__ import annotations
 
-from .memory import MemoryNetwork
+import importlib
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["MemoryNetwork"]
+if TYPE_CHECKING:
+    from .calls import Answer as Answer
+    from .calls import Call as Call
+    from .calls import LocalClient as LocalClient
+    from .job import Cut as Cut
+    from .job import LocalJob as LocalJob
+    from .job import free_ports as free_ports
+    from .memory import MemoryNetwork as MemoryNetwork
+    from .namespaces import NamespacesUnavailableError as NamespacesUnavailableError
+    from .namespaces import why_unavailable as why_unavailable
+
+_HOME_OF = {
+    "Answer": "calls",
+    "Call": "calls",
+    "Cut": "job",
+    "LocalClient": "calls",
+    "LocalJob": "job",
+    "MemoryNetwork": "memory",
+    "NamespacesUnavailableError": "namespaces",
+    "free_ports": "job",
+    "why_unavailable": "namespaces",
+}
+
+__all__ = [
+    "Answer",
+    "Call",
+    "Cut",
+    "LocalClient",
+    "LocalJob",
+    "MemoryNetwork",
+    "NamespacesUnavailableError",
+    "free_ports",
+    "why_unavailable",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if (home := _HOME_OF.get(name)) is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(f".{home}", __name__), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME_OF})

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import json
 import os
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import bringup
 from bringup.runtime.client import ACTIVE
+from bringup.testing import harm
 
 __all__ = ["main"]
 
@@ -30,6 +32,7 @@ class _Client:
     def __init__(self) -> None:
         self._system: bringup.System | None = None
         self._running: dict[int, asyncio.Task[None]] = {}
+        self._file_limit: harm.FileLimit | None = None
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -51,18 +54,25 @@ class _Client:
     async def _perform(self, call: str, arguments: dict[str, Any]) -> Any:
         local: dict[str, Callable[..., Awaitable[Any]]] = {
             "initialize": self._initialize,
+            "reset": self._reset,
             "cancel": self._cancel,
             "cancel_after": self._cancel_after,
             "reach": self._reach,
             "block": self._block,
+            "hold_gil": self._hold_gil,
+            "limit_files": self._limit_files,
+            "signal_at": self._signal_at,
             "resources": self._resources,
+            "memory": self._memory,
             "facts": self._facts,
             "exit": self._exit,
         }
         if call in local:
             return await local[call](**arguments)
         assert self._system is not None, "initialize first"
-        value = await getattr(self._system, call)(**arguments)
+        value = getattr(self._system, call)(**arguments)
+        if inspect.isawaitable(value):
+            value = await value
         if isinstance(value, Exception):
             return _describe(value)
         return value.tolist() if hasattr(value, "tolist") else value
@@ -70,6 +80,18 @@ class _Client:
     async def _initialize(self, **arguments: Any) -> dict[str, Any]:
         self._system = await bringup.initialize(**arguments)
         return await self._facts()
+
+    async def _reset(self) -> None:
+        """Cancel what runs, leave the job, lift limits: be as one that has just been started."""
+        others = [task for task in self._running.values() if task is not asyncio.current_task()]
+        for task in others:
+            task.cancel()
+        if others:
+            await asyncio.wait(others)
+        if self._system is not None:
+            await self._system.shutdown()
+            self._system = None
+        await self._limit_files(None)
 
     async def _cancel(self, number: int) -> None:
         """Cancel a running command, and wait until it has answered."""
@@ -82,15 +104,32 @@ class _Client:
         await asyncio.sleep(seconds)
         await self._cancel(number)
 
-    async def _reach(self, phases: list[str]) -> str:
-        """Wait until this client is in one of `phases`."""
-        while (client := ACTIVE.get()) is None or client.phase not in phases:  # noqa: ASYNC110 - nobody tells
+    async def _reach(self, phases: list[str], done: Sequence[str] = ()) -> str:
+        """Wait until this client is in one of `phases`, and those in `done` are over."""
+        while (phase := _phase_after(done)) not in phases:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(_POLL_INTERVAL)
-        return str(client.phase)
+        return str(phase)
 
     async def _block(self, seconds: float) -> None:
         """Keep this process's event loop busy, as a training step does."""
         time.sleep(seconds)  # noqa: ASYNC251 - that is the point
+
+    async def _hold_gil(self, seconds: float) -> None:
+        """Let no thread of this process run, as a native call does that keeps the interpreter's lock."""
+        harm.hold_gil(seconds)
+
+    async def _limit_files(self, spare: int | None) -> None:
+        """Leave room for `spare` open files more than there are; `None` lifts that."""
+        if self._file_limit is not None:
+            self._file_limit.lift()
+        self._file_limit = None if spare is None else harm.FileLimit(spare)
+
+    async def _signal_at(self, signal: str, phase: str | None = None, send: int | None = None) -> None:
+        """Get a signal as soon as this client is in a phase, or before it sends that many frames more over the ring."""
+        if phase is not None:
+            harm.signal_at_phase(phase, signal)
+        if send is not None:
+            harm.signal_at_send(send, signal)
 
     async def _resources(self, expected: dict[str, int] | None = None) -> dict[str, int]:
         """Count threads, open files and tasks; waits a while for them to be no more than `expected`.
@@ -109,6 +148,12 @@ class _Client:
             if is_settled or time.monotonic() > deadline:
                 return found
             await asyncio.sleep(_POLL_INTERVAL)
+
+    async def _memory(self) -> int:
+        """Return the kibibytes of memory that this process has in use, what it only keeps for later given back."""
+        gc.collect()
+        harm.trim_memory()
+        return harm.resident_kib()
 
     async def _exit(self, status: int = 0) -> None:
         """End the interpreter without a shutdown."""
@@ -130,12 +175,29 @@ class _Client:
             "local_devices": [device.core_id for device in system.local_devices],
             "topology": None if system.topology is None else system.topology.to_json(),
             "members": [
-                {"client_id": m.client_id, "phase": m.phase, "health": m.health, "pid": m.pid, "address": m.address}
+                {
+                    "client_id": m.client_id,
+                    "phase": m.phase,
+                    "health": m.health,
+                    "pid": m.pid,
+                    "address": m.address,
+                    "last_heartbeat_age": m.last_heartbeat_age,
+                    "step": m.step,
+                    "reconnects": m.reconnects,
+                }
                 for m in system.members
             ],
             "timeline": [[span.name, span.start, span.duration, span.client_id] for span in system.timeline],
             "failure": None if system.failure is None else _describe(system.failure),
         }
+
+
+def _phase_after(done: Sequence[str]) -> str | None:
+    client = ACTIVE.get()
+    if client is None or client.peer is None:
+        return None
+    over = {span.name for span in client.peer.machine.timeline.spans()}
+    return client.phase if over.issuperset(done) else None
 
 
 def _describe(error: BaseException) -> dict[str, Any]:

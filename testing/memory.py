@@ -22,8 +22,18 @@ from typing import Any
 from ..errors import ConfigurationError
 from ..transport.addresses import Address
 from ..transport.hello import Hello, Purpose, Status
-from ..transport.ports import ChannelClosedError, DialReport, Link, LinkIdentity, ProbeOutcome, ProbeResult, Session
-from .pipes import MemoryLink, MemorySession, Pipe, Signal
+from ..transport.ports import (
+    ChannelClosedError,
+    Connection,
+    DialReport,
+    Link,
+    LinkIdentity,
+    ProbeOutcome,
+    ProbeResult,
+    ServiceReceiver,
+    ServiceWelcome,
+)
+from .pipes import MemoryConnection, MemoryLink, MemoryServiceLink, Pipe, Signal
 
 __all__ = ["MemoryNetwork", "PeerNetwork"]
 
@@ -57,6 +67,13 @@ class MemoryNetwork:
         """Let nothing to or from a peer through, and tell nobody; what was sent meanwhile arrives afterwards."""
         with self._listed(self._cut, Address.parse(address)):
             yield
+
+    def disconnect(self, one: str, other: str) -> None:
+        """Break what is open between two peers, as something between them may; they can connect again at once."""
+        ends = {Address.parse(one), Address.parse(other)}
+        for first, second, pipe in self._pipes:
+            if {first, second} == ends:
+                pipe.break_off(f"the connection between {first} and {second} broke")
 
     @contextlib.contextmanager
     def refuse(self, address: str) -> Iterator[None]:
@@ -110,32 +127,38 @@ class PeerNetwork:
         self._hub = hub
         self._address = address
 
-    async def serve_coordinator(self, address: Address, on_session: Callable[[Session], Awaitable[None]]) -> _Server:
+    async def serve_coordinator(
+        self, address: Address, on_connection: Callable[[Connection], Awaitable[None]]
+    ) -> _Server:
         """See `Network.serve_coordinator`."""
         if address in self._hub._servers:
             raise ConfigurationError(
                 f"the coordinator cannot listen on {address}: the address is taken. Choose another."
             )
-        server = self._hub._servers[address] = _Server(self._hub, address, on_session)
+        server = self._hub._servers[address] = _Server(self._hub, address, on_connection)
         self._hub._fire()
         return server
 
-    async def connect_coordinator(self, address: Address, report: DialReport) -> tuple[Session, str]:
+    async def connect_coordinator(
+        self, address: Address, report: DialReport, *, expected: bool = False
+    ) -> tuple[Connection, str]:
         """See `Network.connect_coordinator`."""
         reported = ""
         while (reason := self._hub._refusal(self._address, address, self._hub._servers)) is not None:
+            if expected and self._hub._flows(self._address, address):
+                raise ChannelClosedError(f"{address}: {reason}")
             if reason != reported:
                 report(reported := reason)
             await self._hub._changed.wait()
         there, back = self._hub._connect(self._address, address, _UNREAD_MESSAGES_MAX)
-        self._hub._servers[address].welcome(MemorySession(there, back))
-        return MemorySession(back, there), self._address.host
+        self._hub._servers[address].welcome(MemoryConnection(there, back))
+        return MemoryConnection(back, there), self._address.host
 
-    async def serve_links(self, incarnation: int) -> _Listener:
+    async def serve_links(self, incarnation: int, welcome: ServiceWelcome | None = None) -> _Listener:
         """See `Network.serve_links`."""
         if self._address in self._hub._listeners:
             raise ConfigurationError(f"the ring listener cannot listen on {self._address}: the address is taken.")
-        listener = self._hub._listeners[self._address] = _Listener(self._hub, self._address, incarnation)
+        listener = self._hub._listeners[self._address] = _Listener(self._hub, self._address, incarnation, welcome)
         return listener
 
     async def connect_link(self, address: Address, own: LinkIdentity, right: LinkIdentity) -> Link:
@@ -149,6 +172,22 @@ class PeerNetwork:
         there, back = self._hub._connect(self._address, address, _UNREAD_BYTES_MAX)
         listener.hand_over(MemoryLink(there, back))
         return MemoryLink(back, there)
+
+    async def connect_services(
+        self, address: Address, own: LinkIdentity, host: LinkIdentity, receiver: ServiceReceiver
+    ) -> MemoryServiceLink:
+        """See `Network.connect_services`."""
+        listener = await self._await_listener(address)
+        status = listener.judge(Hello(Purpose.SERVICES, own, host))
+        if status is not Status.ACCEPTED or listener.welcome is None:
+            reason = (Status.NO_SERVICES if status is Status.ACCEPTED else status).name
+            raise ChannelClosedError(f"{address} refused services to client {own.client_id}: {reason}")
+        there, back = self._hub._connect(self._address, address, _UNREAD_BYTES_MAX)
+        far = MemoryServiceLink(there, back, is_server=True)
+        near = MemoryServiceLink(back, there, is_server=False)
+        far.begin(listener.welcome(far, own))
+        near.begin(receiver)
+        return near
 
     async def _await_listener(self, address: Address) -> _Listener:
         """Return the listener on an address once it knows whom to accept."""
@@ -174,24 +213,26 @@ class PeerNetwork:
 
 
 class _Server:
-    def __init__(self, hub: MemoryNetwork, address: Address, on_session: Callable[[Session], Awaitable[None]]) -> None:
+    def __init__(
+        self, hub: MemoryNetwork, address: Address, on_connection: Callable[[Connection], Awaitable[None]]
+    ) -> None:
         self._hub = hub
         self._address = address
-        self._on_session = on_session
+        self._on_session = on_connection
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def welcome(self, session: Session) -> None:
-        task = asyncio.get_running_loop().create_task(self._serve(session))
+    def welcome(self, connection: Connection) -> None:
+        task = asyncio.get_running_loop().create_task(self._serve(connection))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _serve(self, session: Session) -> None:
+    async def _serve(self, connection: Connection) -> None:
         try:
-            await self._on_session(session)
-        except Exception:  # noqa: BLE001 - as the real server does: the session ends, the server goes on
-            _log.exception("a session of the coordinator failed")
+            await self._on_session(connection)
+        except Exception:  # noqa: BLE001 - as the real server does: the connection ends, the server goes on
+            _log.exception("a connection of the coordinator failed")
         finally:
-            await session.close()
+            await connection.close()
 
     async def close(self) -> None:
         if self._hub._servers.get(self._address) is self:
@@ -204,8 +245,9 @@ class _Server:
 
 
 class _Listener:
-    def __init__(self, hub: MemoryNetwork, address: Address, incarnation: int) -> None:
+    def __init__(self, hub: MemoryNetwork, address: Address, incarnation: int, welcome: ServiceWelcome | None) -> None:
         self.incarnation = incarnation
+        self.welcome = welcome
         self.port = address.port
         self._hub = hub
         self._address = address
@@ -219,7 +261,8 @@ class _Listener:
     def judge(self, hello: Hello) -> Status:
         assert self._expected is not None
         status = hello.judge(*self._expected)
-        return Status.ALREADY_LINKED if status is Status.ACCEPTED and self._accepted is not None else status
+        is_linked = hello.purpose is Purpose.LINK and self._accepted is not None
+        return Status.ALREADY_LINKED if status is Status.ACCEPTED and is_linked else status
 
     def hand_over(self, link: Link) -> None:
         self._accepted = link

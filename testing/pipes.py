@@ -1,4 +1,4 @@
-"""What in-memory sessions and links are made of: bounded pipes that can be cut."""
+"""What in-memory connections and links are made of: bounded pipes that can be cut."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from ..transport.messages import Message
-from ..transport.ports import ChannelClosedError
+from ..transport.ports import ChannelClosedError, ServiceReceiver
 
-__all__ = ["MemoryLink", "MemorySession", "Pipe", "Signal"]
+__all__ = ["MemoryConnection", "MemoryLink", "MemoryServiceLink", "Pipe", "Signal"]
 
 T = TypeVar("T")
 
 _SLICE_BYTES = 256 * 1024
+_LENGTH_BYTES = 4
 _ENDED_HERE = "this side closed the connection"
 _ENDED_THERE = "the other side closed the connection"
 
@@ -92,6 +93,18 @@ class Pipe(Generic[T]):
         self._filled += size
         self.changed.fire()
 
+    def post(self, item: T, size: int) -> None:
+        """Send an item without waiting; one that is sent over a pipe that has ended is lost."""
+        if self.end_for_writer is None:
+            self._items.append((item, size))
+            self._filled += size
+            self.changed.fire()
+
+    async def room(self) -> None:
+        """Wait while too much is unread; returns when the pipe has ended, too."""
+        while self.end_for_writer is None and self._filled >= self._limit:
+            await self.changed.wait()
+
     async def get(self) -> T:
         """Return the next item.
 
@@ -123,23 +136,23 @@ class Pipe(Generic[T]):
         self.changed.fire()
 
 
-class MemorySession:
-    """One end of a session: see `Session`."""
+class MemoryConnection:
+    """One end of a connection: see `Connection`."""
 
     def __init__(self, incoming: Pipe[Message], outgoing: Pipe[Message]) -> None:
         self._incoming = incoming
         self._outgoing = outgoing
 
     async def send(self, message: Message) -> None:
-        """See `Session.send`."""
+        """See `Connection.send`."""
         await self._outgoing.put(message, 1)
 
     async def receive(self) -> Message:
-        """See `Session.receive`."""
+        """See `Connection.receive`."""
         return await self._incoming.get()
 
     async def close(self) -> None:
-        """See `Session.close`."""
+        """See `Connection.close`."""
         self._outgoing.close_writer()
         self._incoming.close_reader()
 
@@ -179,3 +192,45 @@ class MemoryLink:
         """See `Link.close`."""
         self._outgoing.close_writer()
         self._incoming.close_reader()
+
+
+class MemoryServiceLink:
+    """One end of a service link: see `ServiceLink`."""
+
+    def __init__(self, incoming: Pipe[bytes], outgoing: Pipe[bytes], *, is_server: bool) -> None:
+        self._is_server = is_server
+        self._incoming = incoming
+        self._outgoing = outgoing
+        self._is_closed = False
+        self._reader: asyncio.Task[None]
+
+    def begin(self, receiver: ServiceReceiver) -> None:
+        """Let what comes be taken in."""
+        self._reader = asyncio.get_running_loop().create_task(self._read(receiver))
+
+    def send(self, parts: list[bytes]) -> None:
+        """See `ServiceLink.send`."""
+        if not self._is_closed:
+            data = b"".join(parts)
+            self._outgoing.post(data[_LENGTH_BYTES:], len(data))
+
+    async def drained(self) -> None:
+        """See `ServiceLink.drained`."""
+        await self._outgoing.room()
+
+    def close(self) -> None:
+        """See `ServiceLink.close`."""
+        self._is_closed = True
+        self._outgoing.close_writer()
+        self._incoming.close_reader()
+
+    async def _read(self, receiver: ServiceReceiver) -> None:
+        try:
+            while True:
+                if self._is_server:
+                    await self._outgoing.room()
+                receiver.received(await self._incoming.get())
+        except ChannelClosedError as error:
+            if not self._is_closed:
+                self.close()
+                receiver.lost(str(error))

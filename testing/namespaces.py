@@ -1,0 +1,138 @@
+"""The network of a job whose clients are cut off from each other: a network namespace for each, cables and a bridge."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from ..errors import BringupError, ConfigurationError
+from . import enter_namespace
+
+__all__ = ["Direction", "NamespaceNetwork", "NamespacesUnavailableError", "why_unavailable"]
+
+Direction = Literal["in", "out", "both"]
+"""What is swallowed: packets to a client, from it, or all."""
+
+_DIRECTIONS: dict[Direction, tuple[str, ...]] = {"in": ("in",), "out": ("out",), "both": ("in", "out")}
+_END_TIMEOUT = 10.0
+
+
+class NamespacesUnavailableError(BringupError):
+    """This machine, or this user, may make no network namespaces; the message says what was refused."""
+
+
+class NamespaceNetwork:
+    """Network namespaces for the clients of one job: a context manager that leaves none behind.
+
+    They are held by a process of their own, which ends with this one, and by the clients in them.
+
+    Args:
+        num_clients: how many; client i has the address `10.77.0.(i + 1)`, up to 254, and no way out of the network.
+
+    Raises:
+        NamespacesUnavailableError: there can be none here.
+    """
+
+    def __init__(self, num_clients: int) -> None:
+        self._lock = threading.Lock()
+        self._cut: set[tuple[int, str]] = set()
+        self._num_clients = num_clients
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", f"{__package__}.switchboard", str(num_clients)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            # Elsewhere than in a checkout, whose folders would shadow installed packages.
+            cwd=os.path.dirname(sys.executable),
+        )
+        try:
+            self._places = self._answer()
+        except BaseException:
+            self.close()
+            raise
+
+    def prefix(self, client_id: int) -> list[str]:
+        """Return what to put before a command so that it runs as a client."""
+        user, network = self._places["user"] or "-", self._places["networks"][client_id]
+        return [sys.executable, "-I", "-S", enter_namespace.__file__, user, network]
+
+    def cut(self, client_id: int, direction: Direction) -> None:
+        """Swallow a client's packets from now on; nobody is told."""
+        self._set(client_id, direction, cut=True)
+
+    def heal(self, client_id: int, direction: Direction) -> None:
+        """Let a client's packets through again; those that were swallowed are lost."""
+        self._set(client_id, direction, cut=False)
+
+    def close(self) -> None:
+        """Let go of the namespaces; each is gone once no client is in it."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.close()
+        except BrokenPipeError:
+            pass  # it has ended already
+        try:
+            self._process.wait(_END_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(_END_TIMEOUT)
+        for pipe in (self._process.stdout, self._process.stderr):
+            assert pipe is not None
+            pipe.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _set(self, client_id: int, direction: Direction, *, cut: bool) -> None:
+        if direction not in _DIRECTIONS:
+            raise ConfigurationError(f"direction={direction!r} of a cut is not one of {', '.join(_DIRECTIONS)}")
+        if client_id not in range(self._num_clients):
+            raise ConfigurationError(f"there is no client {client_id} to cut: the job has {self._num_clients}")
+        with self._lock:
+            for one in _DIRECTIONS[direction]:
+                if ((client_id, one) in self._cut) is not cut:
+                    self._tell(f"{'cut' if cut else 'heal'} {client_id} {one}")
+                    (self._cut.add if cut else self._cut.discard)((client_id, one))
+
+    def _tell(self, command: str) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(command + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass  # what is read next says so
+        self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        line = self._process.stdout.readline()
+        answer = json.loads(line) if line else {"error": self._process.stderr.read() or "the switchboard ended"}
+        if "error" in answer:
+            raise NamespacesUnavailableError(
+                f"no network namespaces for the clients of a job: {answer['error']}. They take root's CAP_SYS_ADMIN, "
+                "or unprivileged user namespaces (sysctl user.max_net_namespaces, user.max_user_namespaces), and veth, "
+                "bridge and blackhole queues in the kernel."
+            )
+        return dict(answer)
+
+
+def why_unavailable() -> str | None:
+    """Return why there can be no network namespaces here, or `None` where there can."""
+    try:
+        with NamespaceNetwork(1) as network:
+            network.cut(0, "both")
+    except NamespacesUnavailableError as error:
+        return str(error)
+    return None

@@ -1,0 +1,200 @@
+"""One client as a process that a test starts, watches and does harm to."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import TextIO
+
+from ..runtime.commands import launch_guard
+from ..runtime.commands.client_process import Guard
+from ..runtime.commands.process_groups import kill_group
+
+__all__ = ["ANSWER_TIMEOUT", "LocalProcess"]
+
+ANSWER_TIMEOUT = 40.0
+"""Seconds that a test waits for a client before it takes it for hung."""
+
+_END_TIMEOUT = 10.0
+_LAST_WORDS_TIMEOUT = 1.0
+_SHOWN_CHARACTERS = 20_000
+
+
+class LocalProcess:
+    """A client process, from its start until `close`. It leads a process group, and ends with this process.
+
+    Args:
+        client_id: which client of its job it is.
+        command: what to run.
+        environment: all of its environment.
+        guard: ends it where this process is killed.
+        cwd: the folder to run it in, or `None` for this process's own.
+        stdin: the standard input, as for `subprocess.Popen`.
+
+    Attributes:
+        client_id: which client it is.
+        process: the process.
+    """
+
+    def __init__(
+        self,
+        client_id: int,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        guard: Guard,
+        cwd: str | None = None,
+        stdin: int = subprocess.DEVNULL,
+    ) -> None:
+        self.client_id = client_id
+        self._guard = guard
+        self._written: dict[str, list[str]] = {"stdout": [], "stderr": []}
+        self._has_news = threading.Condition()
+        self._open = set(self._written)
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", "-S", launch_guard.__file__, "join", str(guard.pipe), *command],
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env=dict(environment),
+            cwd=cwd,
+            pass_fds=(guard.pipe,),
+            start_new_session=True,
+        )
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        self._readers = [
+            threading.Thread(target=self._read, args=pipe, daemon=True, name=f"client-{client_id}-{pipe[0]}")
+            for pipe in (("stdout", self.process.stdout), ("stderr", self.process.stderr))
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    # What it has to say.
+
+    @property
+    def output(self) -> str:
+        """What it has written to stdout so far."""
+        return "".join(self._written["stdout"])
+
+    @property
+    def log(self) -> str:
+        """What it has written to stderr so far."""
+        return "".join(self._written["stderr"])
+
+    def wait_for(self, text: str, timeout: float = ANSWER_TIMEOUT) -> str:
+        """Wait until it has written a line with `text` in it to stdout or stderr, and return that line.
+
+        Raises:
+            AssertionError: it did not within `timeout` seconds, or has ended; says what it has written.
+        """
+        deadline = time.monotonic() + timeout
+        with self._has_news:
+            while (line := self._find(text)) is None:
+                left = deadline - time.monotonic()
+                if not self._open:
+                    self._settle()
+                    raise AssertionError(self._lacks(text, "before its output ended"))
+                assert left > 0, self._lacks(text, f"within {timeout:.3g} s")
+                self._has_news.wait(left)
+        return line
+
+    def wait(self, timeout: float = ANSWER_TIMEOUT) -> int:
+        """Wait for the process to end by itself; returns its exit status, minus the signal where one ended it.
+
+        Raises:
+            AssertionError: it did not within `timeout` seconds; says what it has written.
+        """
+        try:
+            status = self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(
+                f"client {self.client_id} did not end within {timeout:.3g} s; {self.describe()}"
+            ) from None
+        # What it started may hold the pipes open for longer.
+        for reader in self._readers:
+            reader.join(_LAST_WORDS_TIMEOUT)
+        return status
+
+    def describe(self) -> str:
+        """Return its state and what it has written, for a failed assertion."""
+        status = self.process.poll()
+        state = "it runs" if status is None else f"it ended with status {status}"
+        written = [f"its {name}:\n{text}" for name, text in (("stdout", self.output), ("stderr", self.log)) if text]
+        return "; ".join([state, *(text[-_SHOWN_CHARACTERS:] for text in written)])
+
+    # What is done to it.
+
+    def kill(self) -> None:
+        """Kill it (SIGKILL) and wait for its end."""
+        self.process.kill()
+        self.process.wait(_END_TIMEOUT)
+
+    def stop(self) -> None:
+        """Stop it (SIGSTOP)."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on after `stop` (SIGCONT)."""
+        self.process.send_signal(signal.SIGCONT)
+
+    def terminate(self) -> None:
+        """Ask it to end as a scheduler does (SIGTERM)."""
+        self.process.terminate()
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C (SIGINT)."""
+        self.process.send_signal(signal.SIGINT)
+
+    def close(self) -> None:
+        """End it, whatever it does, and all that it has started."""
+        kill_group(self.process.pid)
+        self.process.wait(_END_TIMEOUT)
+        self._guard.forget(self.process.pid)
+        for reader in self._readers:
+            reader.join(_END_TIMEOUT)
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if pipe is not None:
+                try:
+                    pipe.close()
+                except BrokenPipeError:
+                    continue
+
+    # For those who read its output in their own way.
+
+    def _take(self, stream: str, line: str) -> None:
+        """Note a line; called in the stream's own thread."""
+        self._written[stream].append(line)
+
+    def _end(self, stream: str) -> None:
+        """Note the end of a stream; called in its own thread."""
+
+    def _read(self, stream: str, pipe: TextIO) -> None:
+        for line in pipe:
+            self._take(stream, line)
+            with self._has_news:
+                self._has_news.notify_all()
+        self._end(stream)
+        with self._has_news:
+            self._open.discard(stream)
+            self._has_news.notify_all()
+
+    def _settle(self) -> None:
+        """Let a process whose output has ended have its status, unless it goes on without."""
+        try:
+            self.process.wait(_LAST_WORDS_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            return
+
+    def _find(self, text: str) -> str | None:
+        lines = (line for written in self._written.values() for line in written)
+        return next((line.rstrip("\n") for line in lines if text in line), None)
+
+    def _lacks(self, text: str, when: str) -> str:
+        return f"client {self.client_id} did not write {text!r} {when}; {self.describe()}"
