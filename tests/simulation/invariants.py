@@ -2,74 +2,140 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from bringup.errors import CoordinatorLostError, PeerFailedError
 from bringup.runtime.machines import events as ev
 from bringup.runtime.machines.coordinator import CoordinatorMachine
 from bringup.runtime.machines.ids import unpack_ids
 from bringup.runtime.machines.peer import PeerMachine
-from bringup.transport.messages import Ready, Verdict
+from bringup.transport.messages import Dismissed, HeartbeatAck, Ready, Register, Verdict
+from bringup.transport.service_messages import Done, ServiceReply
+
+from . import blame
 
 if TYPE_CHECKING:
+    from .job import Job
     from .process import Process
     from .world import World
 
-__all__ = ["after_step", "nobody_waits_past_its_deadline"]
+__all__ = ["PATIENCE", "after_step", "waits_no_longer"]
 
 PATIENCE = 0.001
 """Seconds by which a client may be later than its deadline: its event loop's timers are not exact."""
 
 
-def after_step(process: Process, machine: PeerMachine | CoordinatorMachine, effects: list[Any]) -> None:
+def after_step(process: Process, machine: PeerMachine | CoordinatorMachine, event: Any, effects: list[Any]) -> None:
     """Check one step of one machine."""
     world = process.world
     if isinstance(machine, CoordinatorMachine):
+        assert process.hosted is not None
         for effect in effects:
-            if isinstance(effect, ev.Answer) and isinstance(effect.message, Verdict):
-                _verdict_blames_only_culprits(world, effect.message)
+            kind = type(effect)
+            if kind is ev.Probe:
+                _asked(world, process.hosted, effect)
+            elif kind is ev.Answer and (check := _OF_ANSWERS.get(type(effect.message))) is not None:
+                check(world, process.hosted, event, effect)
         return
+    assert not process.is_over, f"{process.name} asks for {effects} after its end"
     for effect in effects:
-        assert not process.is_over, f"{process.name} asks for {effect} after its end"
-        match effect:
-            case ev.Send(Ready(digest)):
-                world.ready[process.client_id] = digest
-            case ev.Up():
-                _up_means_all_agree(world, process, effect)
-            case ev.Failed(error):
-                _error_blames_only_culprits(world, process, error)
-    if any(isinstance(effect, ev.Failed | ev.Left) for effect in effects):
-        assert isinstance(effects[-1], ev.Failed | ev.Left), f"{process.name} asks for more than its end: {effects}"
-        assert machine.deadline() is None, f"{process.name} has a deadline after its end"
+        kind = type(effect)
+        if (look := _OF_EFFECTS.get(kind)) is not None:
+            look(world, process, effect)
+        if kind is ev.Failed or kind is ev.Left:
+            assert effect is effects[-1], f"{process.name} asks for more than its end: {effects}"
+            assert machine.deadline() is None, f"{process.name} has a deadline after its end"
 
 
-def nobody_waits_past_its_deadline(world: World) -> None:
-    """Check that every client whose time has run out has come up or raised."""
-    queue = world.by_deadline
-    while queue and queue[0][0] + PATIENCE < world.clock.now:
-        _, _, process = queue.pop(0)
-        settled = process.up is not None or process.is_over or process.is_stopped
-        assert settled, f"{process.name} still waits {world.clock.now - process.began:.4f} s after it began"
-
-
-def _up_means_all_agree(world: World, process: Process, up: ev.Up) -> None:
-    assert len(world.ready) == world.num_clients, f"{process.name} is up, ready are only {sorted(world.ready)}"
-    assert set(world.ready.values()) == {up.table.digest}, f"{process.name} is up with a table that others do not hold"
-    expected = [device.core_id for client_id in range(world.num_clients) for device in world.devices[client_id]]
-    assert up.table.core_ids.tolist() == expected, f"{process.name} is up with a wrong table"
-
-
-def _verdict_blames_only_culprits(world: World, verdict: Verdict) -> None:
-    if verdict.error != PeerFailedError.__name__:
+def waits_no_longer(process: Process, what: str, is_done: Callable[[], bool], since: float) -> None:
+    """Check that a client whose time has run out waits no longer; the time in which it was stopped does not count."""
+    clock = process.world.clock
+    stopped = sum(min(end, clock.now) - max(begin, since) for begin, end in process.stops if end > since)
+    if process.is_stopped or is_done():
         return
-    blamed = {verdict.client_id, *unpack_ids(verdict.also)}
-    assert blamed <= world.culprits, f"the coordinator blames {blamed}, at fault are {world.culprits}: {verdict.cause}"
-    if "process died" in verdict.cause:
-        assert not any(p.is_listening for p in world.processes if p.client_id == verdict.client_id), verdict.cause
+    assert stopped, f"{process.name} still waits {what} after its deadline, in phase {process.machine.phase}"
+    clock.after(stopped, waits_no_longer, process, what, is_done, clock.now)
 
 
-def _error_blames_only_culprits(world: World, process: Process, error: BaseException) -> None:
-    if isinstance(error, CoordinatorLostError):
-        assert 0 in world.culprits, f"{process.name} gave up on a sound coordinator: {error}"
-    elif isinstance(error, PeerFailedError):
-        assert error.client_id in world.culprits, f"{process.name} blames {error.client_id}: {error}"
+# Of the coordinator's effects.
+
+
+def _asked(world: World, job: Job, probe: ev.Probe) -> None:
+    suspect = next(member for member in job.members.values() if member.incarnation == probe.incarnation)
+    beside = (job.members.get((suspect.client_id + way) % world.num_clients) for way in (-1, 1))
+    links = [suspect, *(member for member in beside if member is not None)]
+    is_troubled = any(world.network.is_link_troubled(p.client_id) or not p.is_listening for p in links)
+    is_connected = suspect.session is not None and suspect.session.is_whole and suspect.heard_at != world.clock.now
+    assert is_troubled or not is_connected, f"{suspect.name} is probed for no reason"
+
+
+def _took_in(world: World, job: Job, event: Any, answer: ev.Answer) -> None:
+    if isinstance(event, ev.SessionMessage) and isinstance(event.message, Register):
+        client = world.wire.sessions[event.session].client
+        incumbent = job.members.get(client.client_id, client)
+        assert incumbent is client, f"{client.name} is taken in beside {incumbent.name}"
+        if client.client_id not in job.members:
+            job.take_in(client, world.clock.now)
+
+
+def _judged(world: World, job: Job, event: Any, answer: ev.Answer) -> None:
+    assert isinstance(answer.message, Verdict)
+    if not job.verdicts:
+        blame.verdict_is_true(world, job, answer.message)
+    job.verdicts.append((world.clock.now, answer.message))
+    last_word = job.verdicts[0][1]
+    assert answer.message == last_word, f"the coordinator first says {last_word}, then {answer.message}"
+
+
+def _let_go(world: World, job: Job, event: Any, answer: ev.Answer) -> None:
+    assert isinstance(answer.message, Dismissed)
+    missing = set(unpack_ids(answer.message.missing))
+    wishes = {c: p.leave_wished_at for c, p in job.members.items() if p.leave_wished_at is not None}
+    stayers = job.members.keys() - wishes.keys()
+    assert stayers <= missing, f"clients {sorted(stayers)} do not want to leave, missing are {sorted(missing)}"
+    if missing:
+        patience = min(p.config.shutdown_timeout for p in job.members.values())
+        waited = world.clock.now - min(wishes.values())
+        assert waited >= patience, f"the others are let go {waited} s after the first wish, without {sorted(missing)}"
+
+
+def barrier_ends(world: World, caller: Process, reply: ServiceReply) -> None:
+    """Check that a barrier lets nobody through before all have come."""
+    assert caller.job is not None
+    if isinstance(reply, Done):
+        name, count = caller.barrier_calls[reply.ticket]
+        arrived = caller.job.arrivals[name, count]
+        assert arrived == world.num_clients, f"barrier {name!r} lets through when {arrived} have come"
+
+
+_OF_ANSWERS: dict[type, Callable[[World, Job, Any, ev.Answer], None]] = {
+    HeartbeatAck: _took_in,
+    Verdict: _judged,
+    Dismissed: _let_go,
+}
+
+
+# Of the peers' effects.
+
+
+def _sent(world: World, process: Process, effect: Any) -> None:
+    if isinstance(effect.message, Ready):
+        assert process.job is not None, f"{process.name} is ready before it was taken in"
+        process.job.digests[process.client_id] = effect.message.digest
+
+
+def _up(world: World, process: Process, up: ev.Up) -> None:
+    job = process.job
+    assert job is not None, f"{process.name} is up before it was taken in"
+    assert len(job.digests) == world.num_clients, f"{process.name} is up, ready are only {sorted(job.digests)}"
+    same = set(job.digests.values()) == {up.table.digest}
+    assert same, f"{process.name} is up with a table that others do not hold"
+    assert up.table is job.sound_table or up.table.core_ids.tolist() == world.core_ids, f"{process.name}: wrong table"
+    job.sound_table = up.table
+
+
+def _failed(world: World, process: Process, failed: ev.Failed) -> None:
+    blame.error_is_true(world, process, failed.error)
+
+
+_OF_EFFECTS: dict[type, Callable[[World, Process, Any], None]] = {ev.Send: _sent, ev.Up: _up, ev.Failed: _failed}

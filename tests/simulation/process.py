@@ -4,87 +4,32 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bringup.errors import DeviceInitializationError
-from bringup.runtime.drivers.coordinator import LATECOMERS_TIMEOUT
+from bringup.errors import ConfigurationError, DeviceInitializationError
 from bringup.runtime.machines import events as ev
-from bringup.runtime.machines.coordinator import CoordinatorMachine
 from bringup.runtime.machines.peer import PeerConfig, PeerMachine
 from bringup.runtime.machines.phases import Phase
+from bringup.transport.service_messages import EnterBarrier, ServiceReply
 
-from . import invariants
+from . import bounds, invariants
+from .closing import Closing
+from .driven import Driven
+from .network import EVER
+from .os_process import OsProcess
 
 if TYPE_CHECKING:
+    from .job import Job
     from .ring import RingEnd
-    from .wire import SimulatedSession
+    from .session import Session
     from .world import World
 
-__all__ = ["Driven", "Process"]
+__all__ = ["Process"]
 
-Machine = PeerMachine | CoordinatorMachine
-
-_LATENESS_MAX = 0.0005
-"""Seconds by which a timer of an event loop may be late."""
-
-_CLOSE_TIMEOUT = 1.0
+_LEAVE_GRACE = 1.0
 
 
-class Driven:
-    """One machine with its driver's loop: a deadline is met before the next event is taken in."""
-
-    def __init__(self, process: Process, machine: Machine, perform: Callable[[Any], None], who: str) -> None:
-        self.machine = machine
-        self.is_over = False
-        self._process = process
-        self._perform = perform
-        self._who = who
-        self._armed_for: float | None = None
-
-    def take(self, event: Any) -> None:
-        """Take in one event."""
-        self._wake_when_due()
-        clock = self._process.world.clock
-        if not self.is_over:
-            clock.note(self._who, event)
-            self._carry_out(self.machine.handle(event, clock.now))
-            self._arm()
-        elif isinstance(self.machine, PeerMachine):
-            # A driver has left its loop by then; a machine that has ended must not mind.
-            assert self.machine.handle(event, clock.now) == [], f"{self._who} acts after its end"
-
-    def _carry_out(self, effects: list[Any]) -> None:
-        invariants.after_step(self._process, self.machine, effects)
-        for effect in effects:
-            self._process.world.clock.note(self._who, effect)
-            self._perform(effect)
-
-    def _wake_when_due(self) -> None:
-        now = self._process.world.clock.now
-        while not self.is_over and (due := self.machine.deadline()) is not None and due <= now:
-            self._carry_out(self.machine.wake(now))
-            after = self.machine.deadline()
-            assert after is None or after > now, f"{self._who} was woken at its deadline {due} and is due again"
-
-    def _arm(self) -> None:
-        """See to it that there is a timer for the deadline; one that is too early is armed again when it fires."""
-        due = None if self.is_over else self.machine.deadline()
-        if due is None or (self._armed_for is not None and self._armed_for <= due):
-            return
-        self._armed_for = due
-        world = self._process.world
-        late = world.rng.uniform(0, _LATENESS_MAX)
-        world.clock.at(max(due, world.clock.now) + late, lambda: self._process.deliver(lambda: self._on_timer(due)))
-
-    def _on_timer(self, armed_for: float) -> None:
-        if self._armed_for != armed_for:
-            return
-        self._armed_for = None
-        self._wake_when_due()
-        self._arm()
-
-
-class Process:
+class Process(OsProcess):
     """A client's process: its peer, on client 0 the coordinator too.
 
     Attributes:
@@ -92,122 +37,171 @@ class Process:
         failed: what it raised, with the time.
         left: how its shutdown ended, with the time.
         barriers: how its barrier calls ended, with the times.
-        is_unreachable: whether its host answers nothing.
+        job: the one it was taken into, once it has been.
+        hosted: the job whose coordinator it hosts.
         backend_seconds: how long its devices take to come up; `None` for ever.
         backend_error: what its devices fail with.
+        heard_at: when the coordinator last heard it, and `heard_host_at` the other way round.
+        leave_wished_at: when its user wanted to shut down.
+        barrier_calls: name and count of each call, by ticket.
+        longest_step: how long its program was at most at one step, of those that are behind it.
+        is_let_go: whether the coordinator has heard that it wants to leave.
+        is_cut_off: whether it lost the coordinator because of what lies between them.
+        is_stranger: whether it was started with settings of another job.
+        is_over: whether its peer has ended.
+        is_aborted: whether its user gave up.
+        has_failed_itself: whether what ended it is its own: its user, its devices, its port.
     """
 
     def __init__(self, world: World, config: PeerConfig, link_address: str, name: str, began: float) -> None:
-        self.world = world
+        super().__init__(world, name, link_address)
         self.config = config
-        self.link_address = link_address
-        self.name = name
-        self.peer = Driven(self, PeerMachine(config, began), self._perform, name)
+        self.client_id = config.client_id
+        self.incarnation = config.incarnation
+        self.machine = PeerMachine(config, began)
+        self.peer = Driven(self, self.machine, self._perform, name)
         self.coordinator: Driven | None = None
-        self.session: SimulatedSession | None = None
+        self.hosted: Job | None = None
+        self.job: Job | None = None
+        self.session: Session | None = None
+        self.redials = 0
         self.ring_end: RingEnd | None = None
-        self.is_alive = True
-        self.is_stopped = False
-        self.is_listening = True
-        self.is_unreachable = False
         self.is_over = False
+        self.is_aborted = False
+        self.has_failed_itself = False
         self.began = began
+        self.heard_at: float | None = None
+        self.heard_host_at = began
+        self.leave_wished_at: float | None = None
+        self.barrier_calls: dict[int, tuple[str, int]] = {}
+        self.longest_step = 0.0
+        self.is_stranger = False
+        self.is_let_go = False
+        self.is_cut_off = False
         self.backend_seconds: float | None = 0.0
         self.backend_error: str | None = None
         self.up: tuple[float, ev.Up] | None = None
         self.failed: tuple[float, BaseException] | None = None
         self.left: tuple[float, ev.Left] | None = None
-        self.barriers: list[tuple[float, ev.BarrierDone]] = []
-        self.is_aborted = False
-        self._is_gone = False
-        self._waits_for_latecomers = False
-        self._backlog: list[Callable[[], None]] = []
+        self.barriers: list[tuple[float, ServiceReply]] = []
+        self.on_up: Callable[[Process], None] | None = None
+        self.on_barrier: Callable[[Process, ServiceReply], None] | None = None
+        self._closing = Closing(self)
         self._triggers: defaultdict[Phase, list[Callable[[], None]]] = defaultdict(list)
-
-    @property
-    def client_id(self) -> int:
-        """The id it was given."""
-        return self.config.client_id
-
-    @property
-    def incarnation(self) -> int:
-        """The one it drew."""
-        return self.config.incarnation
-
-    @property
-    def machine(self) -> PeerMachine:
-        """The peer's."""
-        assert isinstance(self.peer.machine, PeerMachine)
-        return self.peer.machine
 
     # What reaches it.
 
-    def deliver(self, action: Callable[[], None]) -> None:
-        """Let something happen here: now, when the process continues, or never, as it is dead."""
-        if self.is_stopped:
-            self._backlog.append(action)
-        elif self.is_alive:
-            action()
-
-    def later(self, delay: float, action: Callable[[], None]) -> None:
-        """Let something happen here in `delay` seconds."""
-        self.world.clock.after(delay, lambda: self.deliver(action))
-
     def tell_peer(self, event: ev.PeerEvent) -> None:
         """Give the peer an event."""
+        if not self._triggers:
+            return self.peer.take(event)
         phase = self.machine.phase
         self.peer.take(event)
         if self.machine.phase is not phase:
             for action in self._triggers.pop(self.machine.phase, ()):
                 action()
+        return None
 
     def tell_coordinator(self, event: ev.CoordinatorEvent) -> None:
         """Give the coordinator an event."""
-        if self.coordinator is not None:
+        if self.coordinator is not None and not self.coordinator.is_over:
             self.coordinator.take(event)
-            if self._waits_for_latecomers and self._has_told_all:
-                self._end_of_process()
+            self._closing.coordinator_acted()
+
+    def connection_ended(self) -> None:
+        """A client's connection to the coordinator here has ended."""
+        self._closing.connection_ended()
+
+    # What its user wants.
+
+    def wish_leave(self) -> None:
+        """Shut down."""
+        if self.up is None or self.is_over or self.leave_wished_at is not None:
+            return
+        now = self.leave_wished_at = self.world.clock.now
+        self.machine.calls_waiting += 1
+        self.tell_peer(ev.WishLeave())
+        due = now + self.config.shutdown_timeout + _LEAVE_GRACE + invariants.PATIENCE
+        self.world.clock.at(due, invariants.waits_no_longer, self, "for its shutdown", self.has_ended, now)
+
+    def enter_barrier(self, name: str, timeout: float | None = None) -> int:
+        """Wait at a barrier; returns the ticket of the call."""
+        ticket = len(self.barrier_calls) + 1
+        count = sum(1 for other, _ in self.barrier_calls.values() if other == name)
+        self.barrier_calls[ticket] = (name, count)
+        if self.job is not None:
+            self.job.arrivals[name, count] += 1
+        if timeout is not None:
+            bounds.barrier_was_called(self, ticket, timeout)
+        if self.job is not None and not self.is_over:
+            self.machine.calls_waiting += 1
+            self.job.services.call(self, EnterBarrier(ticket, name, (), -1.0 if timeout is None else timeout))
+        return ticket
+
+    def barrier_done(self, reply: ServiceReply) -> None:
+        """A barrier call is answered."""
+        if self.is_over:
+            return
+        self.barriers.append((self.world.clock.now, reply))
+        self.machine.calls_waiting -= 1
+        if self.machine.mark is not None:
+            self.report_progress(self.machine.mark[0])
+        if self.on_barrier is not None:
+            self.on_barrier(self, reply)
+
+    def report_progress(self, step: int) -> None:
+        """Say how far its program is."""
+        now = self.world.clock.now
+        if self.machine.mark is not None:
+            self.longest_step = max(self.longest_step, now - self.machine.mark[1])
+        self.machine.mark = (step, now)
+
+    def stall(self) -> None:
+        """Its program goes no further, though it waits for nobody."""
+        timeout = None if self.job is None else self.job.config.stall_timeout
+        if timeout is not None:
+            self.world.clock.note(self.name, "stalls")
+            bounds.program_stalled(self, timeout)
+
+    @property
+    def wants_to_leave(self) -> bool:
+        """Whether its user wants to shut down."""
+        return self.leave_wished_at is not None
+
+    @property
+    def is_in_dark(self) -> bool:
+        """Whether it does not know yet that a coordinator has taken it in: it takes any that answers."""
+        return self.machine.phase is Phase.CONNECT
+
+    def has_ended(self) -> bool:
+        """Return whether its peer has ended."""
+        return self.is_over
+
+    def is_settled(self) -> bool:
+        """Return whether it has come up, or ended."""
+        return self.up is not None or self.is_over
 
     # What befalls it.
+
+    def begin(self) -> None:
+        """`initialize()` is called."""
+        self.has_begun = True
+        if self.client_id == 0 and not self.world.host_coordinator(self):
+            self.failed = (self.world.clock.now, ConfigurationError("the coordinator cannot listen: the port is taken"))
+            self.is_over = self.has_failed_itself = True
+            return self.end()
+        return self.tell_peer(ev.Begin())
 
     def on_phase(self, phase: Phase, action: Callable[[], None]) -> None:
         """Do `action` as soon as the peer gets into `phase` by an event."""
         self._triggers[phase].append(action)
 
-    def crash(self) -> None:
-        """End the process without a word: the kernel closes what it had open."""
-        self.world.culprits.add(self.client_id)
-        self.is_alive = self.is_stopped = self.is_listening = False
-        self._backlog.clear()
-        if self.session is not None:
-            self.session.end_up("the stream broke")
-        self._end_of_process()
-
     def abort(self, error: BaseException) -> None:
         """Let the user give up."""
-        self.world.culprits.add(self.client_id)
-        self.is_aborted = True
-        self.tell_peer(ev.Abort(error))
-
-    def stop(self) -> None:
-        """Stop the process, as SIGSTOP does: all stays open, nothing moves."""
-        self.world.culprits.add(self.client_id)
-        self.is_stopped = True
-
-    def resume(self) -> None:
-        """Let a stopped process go on, with all that has come meanwhile."""
-        self.is_stopped = False
-        backlog, self._backlog = self._backlog, []
-        for action in backlog:
-            self.deliver(action)
-
-    @property
-    def _has_told_all(self) -> bool:
-        """Whether there is nobody left to whom the coordinator here, if there is one, must say why the job failed."""
-        if self.coordinator is None or not self.is_alive or self.is_aborted:
-            return True
-        assert isinstance(self.coordinator.machine, CoordinatorMachine)
-        return self.coordinator.machine.has_told_all
+        if not self.is_over:
+            bounds.process_gave_up(self)
+            self.is_aborted = self.has_failed_itself = True
+            self.tell_peer(ev.Abort(error))
 
     # The peer's effects.
 
@@ -218,6 +212,8 @@ class Process:
                 self.session.send_up(message)
             case ev.Connect(tag):
                 self.world.wire.dial(self, tag)
+            case ev.Reconnect(tag):
+                self.world.wire.redial(self, tag)
             case ev.StartBackend(tag):
                 self._start_backend(tag)
             case ev.ConnectRing():
@@ -227,48 +223,50 @@ class Process:
                 self.ring_end.merge(tag, devices)
             case ev.Up():
                 self.up = (self.world.clock.now, effect)
-                self.world.unsettled.discard(self)
-            case ev.BarrierDone():
-                self.barriers.append((self.world.clock.now, effect))
+                self.world.unsettled.pop(self, None)
+                if self.on_up is not None:
+                    self.on_up(self)
             case ev.Failed(error):
                 self.failed = (self.world.clock.now, error)
-                self._end_of_peer()
+                self._end_peer()
             case ev.Left():
                 self.left = (self.world.clock.now, effect)
-                self._end_of_peer()
+                self._end_peer()
 
     def _start_backend(self, tag: ev.Tag) -> None:
-        if self.backend_seconds is None:
-            return
-        event: ev.PeerEvent = ev.BackendStarted(tag, self.world.devices[self.client_id])
-        if (cause := self.backend_error) is not None:
-            self.world.culprits.add(self.client_id)
-            error = DeviceInitializationError(cause, client_id=self.client_id, cause=cause)
-            event = ev.BackendFailed(tag, error)
-        self.later(self.backend_seconds, lambda: self.tell_peer(event))
+        if self.backend_seconds is not None:
+            self.later(self.backend_seconds, self._backend_answers, tag)
+
+    def _backend_answers(self, tag: ev.Tag) -> None:
+        cause = self.backend_error
+        if cause is None:
+            return self.tell_peer(ev.BackendStarted(tag, self.world.devices[self.client_id]))
+        bounds.process_gave_up(self)
+        self.has_failed_itself |= not self.is_over
+        error = DeviceInitializationError(cause, client_id=self.client_id, cause=cause)
+        return self.tell_peer(ev.BackendFailed(tag, error))
 
     # Its end.
 
-    def _end_of_peer(self) -> None:
-        """Last words first; the links and the listener go once the coordinator has them, or after a second."""
-        self.is_over = self.peer.is_over = True
-        self.world.unsettled.discard(self)
-        if self.session is None:
-            return self._end_of_process()
-        self.session.end_up("the client closed its session", then=self._end_of_process)
-        return self.later(_CLOSE_TIMEOUT, self._end_of_process)
+    def _end_peer(self) -> None:
+        self.is_over = True
+        self.peer.end()
+        self.world.unsettled.pop(self, None)
+        self._closing.begin()
 
-    def _end_of_process(self) -> None:
-        if self._is_gone:
-            return None
-        if not self._has_told_all and not self._waits_for_latecomers:
-            self._waits_for_latecomers = True
-            return self.later(LATECOMERS_TIMEOUT, self._end_of_process)
-        self._is_gone = self.is_over = self.peer.is_over = True
+    def end(self) -> None:
+        """All that it held is closed."""
+        if self.gone_at < EVER:
+            return
+        self.gone_at = self.world.clock.now
+        self.is_over = True
         self.is_listening = False
-        self.world.unsettled.discard(self)
-        self.world.leave_rings(self)
+        self.redials += 1
+        self.peer.end()
+        for connection in list(self.connections):
+            connection.close_at_client()
+        for connection in list(self.served):
+            connection.close_at_host()
         if self.coordinator is not None:
-            self.coordinator.is_over = True
-            self.world.lose_host(self)
-        return None
+            self.coordinator.end()
+        self.world.process_ended(self)

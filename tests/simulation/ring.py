@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING
-
-import numpy as np
-import numpy.typing as npt
 
 from bringup.devices.base import LocalDevice
 from bringup.errors import TopologyError
 from bringup.runtime.machines import events as ev
-from bringup.runtime.machines.core_ids import CoreTable, check_counts, own_counts, own_rows, table_of
-from bringup.transport.messages import MemberInfo
+
+from .network import Stream
+from .total import Total
 
 if TYPE_CHECKING:
     from .process import Process
@@ -21,9 +18,48 @@ if TYPE_CHECKING:
 
 __all__ = ["RingEnd", "SimulatedRing"]
 
-Int32Array = npt.NDArray[np.int32]
+Shares = list[Sequence[LocalDevice]]
 
 _CLOSED = "the other side closed the connection"
+_RESET = "Connection reset by peer"
+_CONNECT_TIMEOUT = 3.0
+_UNACKNOWLEDGED_MAX = 10.0
+
+
+class _Link:
+    """From one peer to its right neighbour. Data goes one way, the end both ways."""
+
+    def __init__(self, opener: RingEnd, acceptor: RingEnd) -> None:
+        self._opener = opener
+        self._acceptor = acceptor
+        network = opener.process.world.network
+        self._there = Stream(network, opener.process.client_id, acceptor.process)
+        self._back = Stream(network, acceptor.process.client_id, opener.process)
+        self._back.put(opener.link_up, "right", self)
+        self._there.put(acceptor.link_up, "left", self)
+
+    def send(self, shares: Shares | None, total: Total | None) -> None:
+        """Bring a step of the merge to the right neighbour."""
+        self._there.put(self._acceptor.take, shares, total)
+        if self._there.is_stuck:
+            self._opener.process.later(_UNACKNOWLEDGED_MAX, self._give_up)
+
+    def close(self, side: str) -> None:
+        """The peer to which it is the `side` link ends it."""
+        if side == "right":
+            self._there.end(self._acceptor.link_broken, "left", _CLOSED)
+        else:
+            self._back.end(self._opener.link_broken, "right", _CLOSED)
+
+    def break_off(self) -> None:
+        """Something between the two ends it."""
+        self._there.reset(self._acceptor.link_broken, "left", _RESET)
+        self._back.reset(self._opener.link_broken, "right", _RESET)
+
+    def _give_up(self) -> None:
+        if self._there.is_stuck:
+            self._there.drop()
+            self._opener.link_broken("right", "Connection timed out")
 
 
 class RingEnd:
@@ -36,108 +72,140 @@ class RingEnd:
         self.is_closed = False
         self._ring = ring
         self._tag = joined.tag
-        self._links_up: set[str] = set()
+        self._links: dict[str, _Link] = {}
+        self._could_not_open = False
         self._breaks: list[ev.LinkBroken] = []
         self._merging: ev.Tag | None = None
+        self._devices: Sequence[LocalDevice] | None = None
+        self._shares: Shares | None = None
 
-    def link_up(self, side: str) -> None:
+    # Links.
+
+    def connect(self, give_up_at: float) -> None:
+        """Open the right link."""
+        process, target = self.process, self.right.client_id
+        network, now = process.world.network, process.world.clock.now
+        if self.is_closed or self._could_not_open or "right" in self._links:
+            return None
+        if not network.is_cut_between(process.client_id, target):
+            return process.world.clock.after(network.delay(), self._ring.knock, self)
+        if now >= give_up_at:
+            return self.link_broken("right", f"no answer within {_CONNECT_TIMEOUT:g} s")
+        # The kernel tries once more after one second; what comes later is too late.
+        return process.later(min(1.0, give_up_at - now), self.connect, give_up_at)
+
+    def link_up(self, side: str, link: _Link) -> None:
         """One of the two links stands. The driver watches them once both do."""
-        self._links_up.add(side)
-        if len(self._links_up) == 2 and not self.is_closed:
+        if self.is_closed:
+            return link.close(side)
+        self._links[side] = link
+        if len(self._links) == 2:
             self.process.tell_peer(ev.RingConnected(self._tag))
             for event in self._breaks:
                 self.process.tell_peer(event)
+        return None
 
     def link_broken(self, side: str, cause: str) -> None:
         """A link ended, or the right one could not be opened."""
         event = ev.LinkBroken((self.left if side == "left" else self.right).client_id, cause)
-        could_not_open = side == "right" and side not in self._links_up
         self._breaks.append(event)
-        if not self.is_closed and (could_not_open or len(self._links_up) == 2):
+        self._could_not_open |= side == "right" and side not in self._links
+        if not self.is_closed and (self._could_not_open or len(self._links) == 2):
             self.process.tell_peer(event)
 
-    def merge(self, tag: ev.Tag, devices: Sequence[LocalDevice]) -> None:
-        """Take part in the merge."""
-        self._merging = tag
-        self._ring.contribute(self.process, devices)
+    @property
+    def is_linked(self) -> bool:
+        """Whether both links stand, so that the driver watches them."""
+        return len(self._links) == 2 and not self.is_closed
 
-    def merged(self, outcome: CoreTable | TopologyError) -> None:
-        """The merge is done here."""
-        if self._merging is None or self.is_closed:
-            return
-        tag, self._merging = self._merging, None
-        if isinstance(outcome, TopologyError):
-            self.process.tell_peer(ev.MergeFailed(tag, outcome))
-        else:
-            self.process.tell_peer(ev.Merged(tag, outcome))
+    def break_link(self) -> None:
+        """Break the link to the right neighbour."""
+        self._links["right"].break_off()
 
     def close(self) -> None:
         """End both links."""
         self.is_closed = True
+        for side, link in self._links.items():
+            link.close(side)
+
+    # The merge.
+
+    def merge(self, tag: ev.Tag, devices: Sequence[LocalDevice]) -> None:
+        """Take part in the merge: the sum goes along the ring from client 0 on, and its total once around."""
+        self._merging, self._devices = tag, devices
+        if self.process.client_id == 0:
+            self._shares = []
+        self._contribute()
+
+    def take(self, shares: Shares | None, total: Total | None) -> None:
+        """A step of the merge comes from the left neighbour."""
+        if total is not None:
+            return self._finish(total)
+        self._shares = shares
+        return self._contribute()
+
+    def _contribute(self) -> None:
+        if self._shares is None or self._devices is None or self.is_closed:
+            return
+        shares, self._shares = self._shares, None
+        shares.append(self._devices)
+        if len(shares) == self._ring.size:
+            self._finish(Total(shares))
+        else:
+            self._links["right"].send(shares, None)
+
+    def _finish(self, total: Total) -> None:
+        if self._merging is None or self.is_closed:
+            return
+        if self._ring.size > 1 and self.process.client_id != self._ring.size - 2:
+            self._links["right"].send(None, total)
+        tag, self._merging = self._merging, None
+        is_garbled = self.process.client_id in self._ring.world.garblers
+        outcome = total.garbled() if is_garbled else total.outcome
+        event = ev.MergeFailed(tag, outcome) if isinstance(outcome, TopologyError) else ev.Merged(tag, outcome)
+        # Not from within what the machine does now.
+        self.process.later(0.0, self.process.tell_peer, event)
 
 
 class SimulatedRing:
     """The ring of one job."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, world: World, size: int) -> None:
+        self.world = world
+        self.size = size
         self._ends: dict[int, RingEnd] = {}
-        self._contributions: dict[int, Sequence[LocalDevice]] = {}
+        self._callers: dict[int, RingEnd] = {}
 
     def join(self, process: Process, joined: ev.ConnectRing) -> None:
         """Open the link to the right neighbour, and accept the left one's; both may join later."""
-        end = self._ends[process.client_id] = process.ring_end = RingEnd(self, process, joined)
-        if self._world.num_clients == 1:
-            return process.tell_peer(ev.RingConnected(joined.tag))
-        if self._world.listener(joined.right.link_address) is None:
-            process.later(self._delay(), partial(end.link_broken, "right", "connection refused"))
-        self._establish(end, self._ends.get(joined.right.client_id))
-        return self._establish(self._ends.get(joined.left.client_id), end)
+        end = process.ring_end = self._ends[process.incarnation] = RingEnd(self, process, joined)
+        if self.size == 1:
+            return process.later(0.0, process.tell_peer, ev.RingConnected(joined.tag))
+        self._greet(process)
+        return end.connect(self.world.clock.now + _CONNECT_TIMEOUT)
 
-    def contribute(self, process: Process, devices: Sequence[LocalDevice]) -> None:
-        """Once all have contributed, the sums go round to everybody."""
-        self._contributions[process.client_id] = devices
-        if len(self._contributions) < self._world.num_clients:
-            return
-        shares = sorted(self._contributions.items())
-        counts: Int32Array = sum(own_counts(i, len(shares), len(devices)) for i, devices in shares)  # type: ignore[assignment]
-        rows: Int32Array = sum(own_rows(i, counts, devices) for i, devices in shares)  # type: ignore[assignment]
-        arrival = 0.0
-        for client_id, _ in shares:
-            arrival += self._delay()
-            end = self._ends[client_id]
-            end.process.later(arrival, partial(self._hand_out, end, counts, rows))
+    def knock(self, caller: RingEnd) -> None:
+        """Somebody asks for a link at its right neighbour's address."""
+        neighbour = self.world.listener(caller.right.link_address)
+        delay = self.world.network.delay()
+        if neighbour is None:
+            caller.process.later(delay, caller.link_broken, "right", "connection refused")
+        elif neighbour.incarnation != caller.right.incarnation:
+            caller.process.later(delay, caller.link_broken, "right", "refused the link")
+        else:
+            self._callers[neighbour.incarnation] = caller
+            neighbour.deliver(self._greet, neighbour)
+
+    def _greet(self, process: Process) -> None:
+        """Accept the left neighbour, once both have heard that the job has formed."""
+        end = self._ends.get(process.incarnation)
+        if end is not None and (caller := self._callers.pop(process.incarnation, None)) and not caller.is_closed:
+            _Link(caller, end)
 
     def leave(self, process: Process) -> None:
-        """The links of a process end: its neighbours see it, and so does one that waits for it to accept."""
-        own = self._ends.get(process.client_id)
-        if own is not None and own.process is process:
-            own.close()
-        for end in self._ends.values():
-            for side, neighbour in (("left", end.left), ("right", end.right)):
-                is_linked = side == "right" or (own is not None and own.process is process)
-                if _is(neighbour, process) and end.process is not process and is_linked:
-                    end.process.later(self._delay(), partial(end.link_broken, side, _CLOSED))
-
-    def _hand_out(self, end: RingEnd, counts: Int32Array, rows: Int32Array) -> None:
-        received = rows.copy()
-        if end.process.client_id in self._world.garblers:
-            received[:, 0] += 1
-        try:
-            check_counts(counts)
-            end.merged(table_of(counts.copy(), received))
-        except TopologyError as error:
-            end.merged(error)
-
-    def _establish(self, opener: RingEnd | None, acceptor: RingEnd | None) -> None:
-        if opener is None or acceptor is None or opener.is_closed or acceptor.is_closed:
-            return
-        opener.process.later(self._delay(), partial(opener.link_up, "right"))
-        acceptor.process.later(self._delay(), partial(acceptor.link_up, "left"))
-
-    def _delay(self) -> float:
-        return self._world.wire.delay() + self._world.wire.delay()
-
-
-def _is(member: MemberInfo, process: Process) -> bool:
-    return member.incarnation == process.incarnation
+        """A process is gone: its neighbours see its links end, and so does one that waits for it to accept."""
+        if process.ring_end is not None:
+            process.ring_end.close()
+        caller = self._callers.pop(process.incarnation, None)
+        if caller is not None:
+            caller.process.later(self.world.network.delay(), caller.link_broken, "right", _CLOSED)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from bringup.errors import BarrierTimeoutError, PeerFailedError
-from bringup.runtime.machines import events as ev
+from bringup.errors import PeerFailedError
 from bringup.runtime.machines.phases import Phase
+from bringup.transport.service_messages import Done, Refusal
 
-from .test_faults import ROUND_TRIP, VICTIM, N, assert_all_blame, run_into, wish_leave
-from .wire import DELAY_MAX
+from .network import DELAY_MAX
+from .test_faults import ROUND_TRIP, VICTIM, N, assert_all_blame, run_into
 from .world import World
 
 SEEDS = range(15)
@@ -21,7 +21,7 @@ def test_all_leave_together(seed: int) -> None:
         wishes = []
         for process in world.bring_up():
             wishes.append(world.clock.now + world.rng.uniform(0.0, 20.0))
-            world.clock.at(wishes[-1], lambda p=process: wish_leave(world, p))  # type: ignore[misc]
+            world.clock.at(wishes[-1], process.wish_leave)
         world.run(until=max(wishes) + 1.0)
         for process in world.processes:
             assert process.failed is None
@@ -39,7 +39,7 @@ def test_a_client_that_never_comes_is_named_when_the_time_is_over(seed: int, mis
         for process in world.bring_up():
             if process.client_id not in missing:
                 wishes.append(world.clock.now + world.rng.uniform(0.0, 2.0))
-                world.clock.at(wishes[-1], lambda p=process: wish_leave(world, p))  # type: ignore[misc]
+                world.clock.at(wishes[-1], process.wish_leave)
         world.run(until=min(wishes) + 10.0)
         for process in world.processes:
             if process.client_id in missing:
@@ -73,7 +73,7 @@ def test_a_crash_of_one_that_is_leaving_holds_nobody_up(seed: int) -> None:
             if process.client_id == VICTIM:
                 process.crash()
             else:
-                wish_leave(world, process)
+                process.wish_leave()
         world.run(until=world.clock.now + 1.0)
         assert all(process.left is not None for process in world.processes if process.client_id != VICTIM)
 
@@ -85,14 +85,12 @@ def test_a_barrier_lets_nobody_through_before_the_last_has_come(seed: int) -> No
         for process in world.bring_up():
             for ticket in range(3):
                 arrivals.append(world.clock.now + 10.0 * ticket + world.rng.uniform(0.0, 9.0))
-                wish = ev.WishBarrier(ticket, f"step {ticket}", None)
-                world.clock.at(arrivals[-1], lambda p=process, w=wish: p.tell_peer(w))  # type: ignore[misc]
+                world.clock.at(arrivals[-1], process.enter_barrier, f"step {ticket}")
         world.run(until=max(arrivals) + 1.0)
         for process in world.processes:
-            assert [done.ticket for _, done in process.barriers] == [0, 1, 2]
-            for ticket, (passed_at, done) in enumerate(process.barriers):
+            assert [reply for _, reply in process.barriers] == [Done(1), Done(2), Done(3)]
+            for ticket, (passed_at, _) in enumerate(process.barriers):
                 last = max(arrivals[ticket::3])
-                assert done.error is None
                 assert last <= passed_at <= last + 2 * DELAY_MAX
 
 
@@ -101,12 +99,12 @@ def test_a_barrier_that_times_out_names_who_did_not_come(seed: int) -> None:
     with World(seed, N) as world:
         for process in world.bring_up():
             if process.client_id != VICTIM:
-                process.tell_peer(ev.WishBarrier(1, "step", 3.0))
+                process.enter_barrier("step", 3.0)
         began = world.clock.now
         world.run(until=began + 5.0)
         for process in world.processes:
             if process.client_id != VICTIM:
-                [(told_at, done)] = process.barriers
-                assert isinstance(done.error, BarrierTimeoutError)
-                assert list(done.error.missing) == [VICTIM]
+                [(told_at, reply)] = process.barriers
+                assert isinstance(reply, Refusal)
+                assert (reply.error, reply.missing) == ("BarrierTimeoutError", (VICTIM, VICTIM))
                 assert began + 3.0 <= told_at <= began + 3.0 + 0.001 + ROUND_TRIP

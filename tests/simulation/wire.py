@@ -1,148 +1,222 @@
-"""The simulated network: sessions with the coordinator, and probes. Delays are random; a session keeps its order."""
+"""How the processes of one world reach the coordinator and one another: dialling, taking sessions up again, probes."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from bringup.runtime.drivers.coordinator import PROBE_TIMEOUT, REGISTRATION_TIMEOUT
 from bringup.runtime.machines import events as ev
-from bringup.transport.messages import ClientMessage, CoordinatorMessage
+from bringup.transport.dial import retry_delay
 from bringup.transport.ports import ProbeOutcome
+
+from .network import EVER, RECONNECT_MAX
+from .session import Connection, Session
 
 if TYPE_CHECKING:
     from .process import Process
     from .world import World
 
-__all__ = ["DELAY_MAX", "SimulatedSession", "Wire"]
+__all__ = ["Wire"]
 
-DELAY_MIN, DELAY_MAX = 0.0001, 0.005
-"""Seconds that a message takes, one way."""
-
-_LOCAL_DELAY = 0.00001
-_REDIAL_MAX = 0.25
-_PROBE_TIMEOUT = 1.0
-
-
-class _Stream:
-    """One direction of a session: what is sent arrives in order, and nothing after the end."""
-
-    def __init__(self, wire: Wire, receiver: Process, is_local: bool) -> None:
-        self._wire = wire
-        self._receiver = receiver
-        self._is_local = is_local
-        self._clear_at = 0.0
-        self._has_ended = False
-
-    def put(self, deliver: Callable[[], None], *, last: bool = False) -> None:
-        if self._has_ended:
-            return
-        self._has_ended = last
-        clock = self._wire.world.clock
-        delay = _LOCAL_DELAY if self._is_local else self._wire.delay()
-        self._clear_at = max(self._clear_at, clock.now + delay)
-        clock.at(self._clear_at, lambda: self._receiver.deliver(deliver))
-
-
-class SimulatedSession:
-    """Between a client's process and the one that hosts the coordinator."""
-
-    def __init__(self, wire: Wire, number: int, client: Process, host: Process) -> None:
-        self.number = number
-        self.client = client
-        self.host = host
-        self._up = _Stream(wire, host, client is host)
-        self._down = _Stream(wire, client, client is host)
-
-    def send_up(self, message: ClientMessage) -> None:
-        """Bring a message of the client to the coordinator."""
-        self._up.put(lambda: self.host.tell_coordinator(ev.SessionMessage(self.number, message)))
-
-    def send_down(self, message: CoordinatorMessage) -> None:
-        """Bring a message of the coordinator to the client."""
-        self._down.put(lambda: self.client.tell_peer(ev.Received(message)))
-
-    def end_up(self, reason: str, then: Callable[[], None] | None = None) -> None:
-        """The client's side ends; `then` happens once the coordinator's side has seen it."""
-
-        def ended() -> None:
-            self.host.tell_coordinator(ev.SessionEnded(self.number, reason))
-            if then is not None:
-                self._down.put(then, last=True)
-
-        self._up.put(ended, last=True)
-
-    def end_down(self, reason: str) -> None:
-        """The coordinator's side ends, after what was sent."""
-        self._down.put(lambda: self.client.tell_peer(ev.SessionLost(reason)), last=True)
+_HOST = 0
+_REDIAL_DELAY = 0.05
+_RESUME_TIMEOUT = 2.0
 
 
 class Wire:
-    """What connects the processes of one world."""
+    """What connects the processes of one world.
+
+    Attributes:
+        sessions: all that coordinators know of, by number.
+    """
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.sessions: dict[int, SimulatedSession] = {}
+        self.network = world.network
+        self.sessions: dict[int, Session] = {}
         self._numbers = itertools.count(1)
-        self._dialling: list[tuple[Process, ev.Tag]] = []
+        self._waiting: list[tuple[Process, ev.Tag]] = []
+        self._session_of: dict[tuple[Process, int, int], Session] = {}
 
-    def delay(self) -> float:
-        """Draw how long a message takes, one way."""
-        return self.world.rng.uniform(DELAY_MIN, DELAY_MAX)
+    # A session begins.
 
     def dial(self, client: Process, tag: ev.Tag) -> None:
-        """Connect with the coordinator, as soon as there is one."""
-        host = self.world.host
-        if host is client:
-            return self._open(client, client, tag)
-        if host is None:
-            self._dialling.append((client, tag))
-            return client.later(self.delay(), lambda: client.tell_peer(ev.DialFailed("connection refused")))
-        return host.later(self.delay(), lambda: self._accept(client, host, tag))
+        """Connect with the coordinator, as soon as there is one, and begin a session."""
+        if client.is_over or not client.is_alive:
+            return None
+        if client.session is not None:
+            # Whoever answered before was not its coordinator.
+            client.session = None
+            return client.later(_REDIAL_DELAY, self.dial, client, tag)
+        host, network = self.world.host, self.network
+        if network.is_cut_between(client.client_id, _HOST):
+            network.when_open_between(client.client_id, _HOST, self._soon, RECONNECT_MAX, client, self.dial, tag)
+        elif host is None:
+            self._waiting.append((client, tag))
+            client.later(network.delay(), client.tell_peer, ev.DialFailed("connection refused"))
+        else:
+            network.clock.after(network.delay(), host.deliver, self._accept, client, host, tag)
+        return None
 
     def serve(self) -> None:
         """A coordinator listens now: whoever waits for one finds it at the next attempt."""
-        waiting, self._dialling = self._dialling, []
+        waiting, self._waiting = self._waiting, []
         for client, tag in waiting:
-            self.world.clock.after(self.world.rng.uniform(0, _REDIAL_MAX), partial(self.dial, client, tag))
+            self._soon(retry_delay(self.world.clock.now - client.began), client, self.dial, tag)
+
+    def _soon(self, seconds: float, client: Process, action: object, *arguments: object) -> None:
+        assert callable(action)
+        client.later(self.world.rng.uniform(0, seconds), action, client, *arguments)
 
     def _accept(self, client: Process, host: Process, tag: ev.Tag) -> None:
-        if self.world.host is not host:
-            return self.dial(client, tag)
-        return client.later(self.delay(), lambda: self._open(client, host, tag))
-
-    def _open(self, client: Process, host: Process, tag: ev.Tag) -> None:
-        if client.is_over:
+        if client.gone_at < EVER:
             return None
         if self.world.host is not host:
             return self.dial(client, tag)
-        number = next(self._numbers)
-        client.session = self.sessions[number] = SimulatedSession(self, number, client, host)
+        connection = Connection(self.network, client, host)
+        connection.on_lost_at_client = lambda _: client.later(_REDIAL_DELAY, self.dial, client, tag)
+        connection.down.put(self._open, connection, tag)
+        return host.later(REGISTRATION_TIMEOUT, self._end_strangers, connection)
+
+    def _open(self, connection: Connection, tag: ev.Tag) -> None:
+        client = connection.client
+        if client.is_over:
+            return connection.close_at_client()
+        client.session = Session(self, client, connection)
         return client.tell_peer(ev.Connected(tag, client.link_address))
 
+    def _end_strangers(self, connection: Connection) -> None:
+        if connection.on_lost_at_host is None and connection in connection.host.served:
+            connection.close_at_host()
+
+    def register(self, session: Session) -> None:
+        """The coordinator hears of a session for the first time."""
+        session.number = next(self._numbers)
+        self.sessions[session.number] = session
+        self._session_of[self._key(session)] = session
+
+    def forget(self, session: Session) -> None:
+        """The coordinator has nothing more to say in a session."""
+        if self._session_of.get(self._key(session)) is session:
+            del self._session_of[self._key(session)]
+
     def lose_host(self, host: Process) -> None:
-        """All sessions with `host` end, after what was sent on them."""
-        for session in self.sessions.values():
-            if session.host is host:
-                session.end_down("the connection to the coordinator broke")
+        """The coordinator on `host` is gone, and with it its sessions."""
+        self._session_of = {key: session for key, session in self._session_of.items() if session.host is not host}
+
+    def sessions_of(self, host: Process) -> list[Session]:
+        """Return the sessions that the coordinator on `host` has."""
+        return [session for session in self._session_of.values() if session.host is host]
+
+    @property
+    def sessions_left(self) -> list[int]:
+        """The numbers of those that a coordinator still has."""
+        return [session.number for session in self._session_of.values()]
+
+    def _key(self, session: Session) -> tuple[Process, int, int]:
+        return (session.host, session.client.client_id, session.client.incarnation)
+
+    # A session goes on.
+
+    def redial(self, client: Process, tag: ev.Tag) -> None:
+        """Take a client's session up on another connection, or find out that nobody knows it any more."""
+        client.redials += 1
+        self._redial(client, tag, client.redials)
+
+    def _redial(self, client: Process, tag: ev.Tag, turn: int) -> None:
+        if client.redials != turn:
+            return
+        network = self.network
+        if network.is_cut_between(client.client_id, _HOST):
+            network.when_open_between(
+                client.client_id, _HOST, self._soon, RECONNECT_MAX, client, self._redial, tag, turn
+            )
+        else:
+            network.clock.after(network.delay(), self._knock, client, tag, turn)
+
+    def _knock(self, client: Process, tag: ev.Tag, turn: int) -> None:
+        host = self.world.host
+        if host is None:
+            client.later(self.network.delay(), self._give_up, client, tag, turn, "connection refused")
+        else:
+            host.deliver(self._accept_again, client, host, tag, turn)
+
+    def _accept_again(self, client: Process, host: Process, tag: ev.Tag, turn: int) -> None:
+        if client.gone_at < EVER:
+            return None
+        if self.world.host is not host:
+            return self._knock(client, tag, turn)
+        connection = Connection(self.network, client, host)
+        again = partial(client.later, _REDIAL_DELAY, self._redial, client, tag, turn)
+        connection.on_lost_at_client = lambda _: again()
+        connection.down.put(self._ask_to_resume, connection, tag, turn)
+        return host.later(REGISTRATION_TIMEOUT, self._end_strangers, connection)
+
+    def _ask_to_resume(self, connection: Connection, tag: ev.Tag, turn: int) -> None:
+        client, session = connection.client, connection.client.session
+        if client.redials != turn:
+            return connection.close_at_client()
+        assert session is not None
+        session.leave_client_carrier()
+        connection.up.put(self._resume, connection, tag, turn, session.client_ledger.received)
+        return client.later(_RESUME_TIMEOUT, self._ask_no_longer, connection, tag, turn)
+
+    def _resume(self, connection: Connection, tag: ev.Tag, turn: int, received: int) -> None:
+        client, host = connection.client, connection.host
+        session = self._session_of.get((host, client.client_id, client.incarnation))
+        if session is None or client.session is not session:
+            connection.down.end(self._give_up, client, tag, turn, "another coordinator answers")
+        else:
+            # The number is that of now: what the old connection still brings is not for this one.
+            connection.down.put(self._go_on, connection, tag, turn, session.host_ledger.received)
+            session.go_on_at_host(connection, received)
+            host.tell_coordinator(ev.SessionResumed(session.number))
+
+    def _go_on(self, connection: Connection, tag: ev.Tag, turn: int, received: int) -> None:
+        client, session = connection.client, connection.client.session
+        if client.redials != turn or connection not in client.connections:
+            return
+        assert session is not None
+        client.redials += 1
+        client.tell_peer(ev.Reconnected(tag))
+        session.go_on_at_client(connection, received)
+
+    def _ask_no_longer(self, connection: Connection, tag: ev.Tag, turn: int) -> None:
+        client = connection.client
+        if client.redials == turn and connection in client.connections:
+            connection.close_at_client()
+            client.later(_REDIAL_DELAY, self._redial, client, tag, turn)
+
+    def _give_up(self, client: Process, tag: ev.Tag, turn: int, reason: str) -> None:
+        if client.redials == turn:
+            client.redials += 1
+            client.tell_peer(ev.CoordinatorGone(tag, reason))
+
+    # A suspect is asked.
 
     def probe(self, judge: Process, probe: ev.Probe) -> None:
         """Ask whoever listens on an address for its incarnation, and tell the coordinator on `judge`."""
+        target = self.world.host_number(probe.link_address)
+        if self.network.is_cut_between(judge.client_id, target):
+            return self._answer(judge, probe, ProbeOutcome.SILENT, PROBE_TIMEOUT)
+        return self.network.clock.after(self.network.delay(), self._ask, judge, probe)
 
-        def answer(outcome: ProbeOutcome, delay: float) -> None:
-            event = ev.ProbeAnswered(probe.tag, outcome, outcome.value)
-            judge.later(delay, lambda: judge.tell_coordinator(event))
+    def _ask(self, judge: Process, probe: ev.Probe) -> None:
+        suspect = self.world.listener(probe.link_address)
+        if self.network.is_cut(self.world.host_number(probe.link_address), judge.client_id):
+            outcome = ProbeOutcome.SILENT
+        elif suspect is None:
+            outcome = ProbeOutcome.REFUSED
+        elif suspect.is_stopped:
+            outcome = ProbeOutcome.SILENT
+        elif suspect.incarnation != probe.incarnation:
+            outcome = ProbeOutcome.REPLACED
+        else:
+            outcome = ProbeOutcome.ALIVE
+        seconds = PROBE_TIMEOUT if outcome is ProbeOutcome.SILENT else self.network.delay()
+        self._answer(judge, probe, outcome, seconds)
 
-        def arrive() -> None:
-            suspect = self.world.listener(probe.link_address)
-            if self.world.is_silent(probe.link_address):
-                answer(ProbeOutcome.SILENT, _PROBE_TIMEOUT)
-            elif suspect is None:
-                answer(ProbeOutcome.REFUSED, self.delay())
-            elif suspect.incarnation != probe.incarnation:
-                answer(ProbeOutcome.REPLACED, self.delay())
-            else:
-                answer(ProbeOutcome.ALIVE, self.delay())
-
-        self.world.clock.after(self.delay(), arrive)
+    def _answer(self, judge: Process, probe: ev.Probe, outcome: ProbeOutcome, seconds: float) -> None:
+        judge.later(seconds, judge.tell_coordinator, ev.ProbeAnswered(probe.tag, outcome, outcome.value))

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-import bisect
 import itertools
 import random
+from collections import Counter, defaultdict
 from collections.abc import Callable
+from functools import cached_property, partial
 from types import TracebackType
 from typing import Any, Self
 
 from bringup.devices.base import CoreLocation, LocalDevice
 from bringup.runtime.machines import events as ev
 from bringup.runtime.machines.coordinator import CoordinatorConfig, CoordinatorMachine
-from bringup.runtime.machines.ids import format_ids
 from bringup.runtime.machines.peer import PeerConfig
 from bringup.transport.messages import CoordinatorMessage
 
 from . import invariants
 from .clock import Clock
-from .process import Driven, Process
+from .driven import Driven
+from .faults import Fault
+from .job import Job
+from .network import EVER, LAN, Latency, Network
+from .process import Process
 from .ring import SimulatedRing
+from .services import SimulatedServices
 from .wire import Wire
 
 __all__ = ["World"]
 
 _DEVICES_MAX = 4
+_NOT_SHOWN = ("Heartbeat", "HeartbeatAck")
+_LINES_SHOWN = 80
 
 
 class World:
@@ -32,73 +39,92 @@ class World:
 
     Attributes:
         host: the process whose coordinator can be connected to, where there is one.
+        jobs: every forming of the job.
         devices: of each client; unequal numbers, with core ids in no order.
-        culprits: the clients that a fault befell, or that shut down: only they may be blamed for anything.
         garblers: the clients whose merge goes wrong in a way that no check of theirs shows.
-        unsettled: the processes that have neither come up nor ended.
-        ready: what each client reported, client id to digest.
-        by_deadline: the processes by the end of their patience.
+        unsettled: the processes that have neither come up nor ended, in order.
+        running: those that have not let go of all they held, but for those that are stopped for ever.
+        prepare: told of every process that is started, before it begins.
+        is_calm: whether no more faults strike.
+        stall_timeout: what a coordinator that is started is configured with.
+        struck: how often which fault struck.
     """
 
-    def __init__(self, seed: int, num_clients: int, **settings: Any) -> None:
+    def __init__(self, seed: int, num_clients: int, *, latency: Latency = LAN, **settings: Any) -> None:
         self.seed = seed
         self.rng = random.Random(seed)
         self.clock = Clock()
+        self.network = Network(self.clock, self.rng, latency)
         self.wire = Wire(self)
         self.num_clients = num_clients
         self.host: Process | None = None
+        self.jobs: list[Job] = []
         self.processes: list[Process] = []
-        self.culprits: set[int] = set()
         self.garblers: set[int] = set()
-        self.unsettled: set[Process] = set()
-        self.ready: dict[int, bytes] = {}
-        self.by_deadline: list[tuple[float, int, Process]] = []
+        self.unsettled: dict[Process, None] = {}
+        self.running: dict[Process, None] = {}
+        self.prepare: Callable[[Process], None] = lambda process: None
+        self.is_calm = False
+        self.stall_timeout: float | None = None
+        self.struck: Counter[str] = Counter()
         self.devices = _draw_devices(self.rng, num_clients)
+        self._sound_devices = dict(self.devices)
         self._settings = settings
         self._rings: dict[str, SimulatedRing] = {}
         self._listeners: dict[str, Process] = {}
+        self._processes_of: defaultdict[int, list[Process]] = defaultdict(list)
+        self._addresses = tuple(f"host-{client_id}:10000" for client_id in range(num_clients))
 
     # Beginning.
 
-    def start(self, client_id: int, *, at: float = 0.0, **settings: Any) -> Process:
+    def start(self, client_id: int, *, at: float = 0.0, link_address: str = "", **settings: Any) -> Process:
         """Start a client's process at a time; its settings win over the world's."""
         number = len(self.processes)
-        link_address = f"host-{client_id}:{20_000 + number}"
-        name = f"client {client_id}" + ("" if client_id not in self._ids() else f" ({number})")
-        process = Process(self, self._peer_config(client_id, settings), link_address, name, at)
+        address = link_address or f"host-{client_id}:{20_000 + number}"
+        name = f"client {client_id}" + (f" ({number})" if self._processes_of[client_id] else "")
+        process = Process(self, self._peer_config(client_id, settings), address, name, at)
         self.processes.append(process)
-        self.unsettled.add(process)
-        self._listeners[link_address] = process
-        bisect.insort(self.by_deadline, (at + process.config.initialization_timeout, number, process))
-        self.clock.at(at, lambda: process.deliver(lambda: self._begin(process)))
+        self._processes_of[client_id].append(process)
+        self.unsettled[process] = self.running[process] = None
+        self._listeners[address] = process
+        self.prepare(process)
+        self.clock.at(at, process.deliver, process.begin)
+        due = at + process.config.initialization_timeout + invariants.PATIENCE
+        self.clock.at(due, invariants.waits_no_longer, process, "for the job to come up", process.is_settled, at)
         return process
 
     def start_all(self, *, within: float = 0.0, absent: tuple[int, ...] = (), **settings: Any) -> list[Process]:
-        """Start all clients but `absent` in any order, all `within` so many seconds."""
+        """Start all clients but `absent` in any order, all `within` so many seconds from now."""
+        now = self.clock.now
         present = [client_id for client_id in range(self.num_clients) if client_id not in absent]
-        return [self.start(client_id, at=self.rng.uniform(0, within), **settings) for client_id in present]
+        return [self.start(client_id, at=now + self.rng.uniform(0, within), **settings) for client_id in present]
 
-    def _begin(self, process: Process) -> None:
-        if process.client_id == 0 and self.host is None:
-            machine = CoordinatorMachine(self._coordinator_config())
-            process.coordinator = Driven(process, machine, self._perform, "coordinator")
-            self.host = process
-            self.wire.serve()
-        process.tell_peer(ev.Begin())
+    def host_coordinator(self, process: Process) -> bool:
+        """Let a process host a coordinator; returns whether the port was free."""
+        if self.host is not None:
+            return False
+        config = self._coordinator_config(process.config)
+        name = "coordinator" + (f" ({len(self.jobs)})" if self.jobs else "")
+        perform = partial(self._perform, process)
+        machine = CoordinatorMachine(config)
+        process.coordinator = Driven(process, machine, perform, name)
+        process.hosted = Job(process, config, SimulatedServices(process, machine))
+        self.jobs.append(process.hosted)
+        self.host = process
+        self.wire.serve()
+        return True
 
     # Going on.
 
     def run(self, until: float) -> None:
         """Let everything happen up to a time."""
         while self.clock.step(until):
-            invariants.nobody_waits_past_its_deadline(self)
-        invariants.nobody_waits_past_its_deadline(self)
+            pass
 
     def run_until(self, is_done: Callable[[], bool], limit: float) -> None:
         """Let things happen until `is_done`, which must be before the time `limit`."""
         while not is_done():
             assert self.clock.step(limit), f"it is not done at {limit} s"
-            invariants.nobody_waits_past_its_deadline(self)
 
     def settle(self, limit: float) -> None:
         """Let things happen until every client has come up or ended, which must be before the time `limit`."""
@@ -111,41 +137,85 @@ class World:
         assert all(process.up is not None for process in processes)
         return processes
 
+    @cached_property
+    def core_ids(self) -> list[int]:
+        """Those of the whole job, in the order of its clients."""
+        return [device.core_id or 0 for client_id in range(self.num_clients) for device in self.devices[client_id]]
+
+    @property
+    def has_disputed_cores(self) -> bool:
+        """Whether two clients claim one core."""
+        return len(set(self.core_ids)) < len(self.core_ids)
+
+    # What befalls it.
+
+    def strike(self, fault: Fault) -> None:
+        """Let a fault strike, unless that is over."""
+        if not self.is_calm and fault.strike(self):
+            self.struck[type(fault).__name__] += 1
+            self.clock.note("fault", fault)
+
+    def current(self, client_id: int) -> Process | None:
+        """Return the last of a client's processes that runs, where one does."""
+        running = (p for p in reversed(self._processes_of[client_id]) if p.has_begun and p.gone_at == EVER)
+        return next(running, None)
+
+    def first(self, client_id: int) -> Process | None:
+        """Return the first of a client's processes, where there is one."""
+        return next(iter(self._processes_of[client_id]), None)
+
+    def dispute_cores(self) -> None:
+        """Let one client claim a core of another."""
+        one, other = self.rng.sample(range(self.num_clients), 2)
+        self.devices[one] = (*self.devices[one][:-1], self.devices[other][0])
+        self.__dict__.pop("core_ids", None)
+
+    def settle_disputes(self) -> None:
+        """Let every client claim its own cores again."""
+        self.devices = dict(self._sound_devices)
+        self.__dict__.pop("core_ids", None)
+
+    def give_up_on(self, process: Process) -> None:
+        """Wait no longer for a process, which is stopped for ever."""
+        self.running.pop(process, None)
+        self.unsettled.pop(process, None)
+
     # What the processes ask of it.
+
+    def host_number(self, address: str) -> int:
+        """Return the number of the host in an address."""
+        return int(address.partition(":")[0].removeprefix("host-"))
 
     def listener(self, link_address: str) -> Process | None:
         """Return the process that accepts connections on an address, where there is one."""
         process = self._listeners.get(link_address)
         return process if process is not None and process.is_listening else None
 
-    def is_silent(self, link_address: str) -> bool:
-        """Return whether nothing answers on an address, not even that nobody is there."""
-        process = self._listeners.get(link_address)
-        return process is not None and (process.is_stopped or process.is_unreachable)
-
     def ring_of(self, job_id: str) -> SimulatedRing:
         """Return the ring of a job."""
-        return self._rings.setdefault(job_id, SimulatedRing(self))
+        if job_id not in self._rings:
+            self._rings[job_id] = SimulatedRing(self, self.num_clients)
+        return self._rings[job_id]
 
-    def leave_rings(self, process: Process) -> None:
-        """End the links of a process."""
+    def process_ended(self, process: Process) -> None:
+        """A process has let go of all it held."""
+        self.unsettled.pop(process, None)
+        self.running.pop(process, None)
         for ring in self._rings.values():
             ring.leave(process)
+        if self.host is process:
+            self.host = None
+            self.wire.lose_host(process)
 
-    def lose_host(self, host: Process) -> None:
-        """The coordinator on `host` is gone."""
-        self.host = None
-        self.wire.lose_host(host)
-
-    def _perform(self, effect: ev.CoordinatorEffect) -> None:
+    def _perform(self, host: Process, effect: ev.CoordinatorEffect) -> None:
         match effect:
             case ev.Answer(sessions, message):
                 self._answer(sessions, message)
             case ev.CloseSession(number):
-                self.wire.sessions[number].end_down("the coordinator ended the session")
+                self.wire.sessions[number].finish_at_host()
+                self.wire.forget(self.wire.sessions[number])
             case ev.Probe():
-                assert self.host is not None
-                self.wire.probe(self.host, effect)
+                self.wire.probe(host, effect)
 
     def _answer(self, sessions: tuple[int, ...], message: CoordinatorMessage) -> None:
         for number in sessions:
@@ -161,15 +231,11 @@ class World:
     ) -> None:
         if error is not None:
             error.add_note(
-                f"seed {self.seed}, {self.num_clients} clients, trace {self.clock.trace}; at fault: "
-                f"{format_ids(self.culprits) or 'nobody'}. The seed alone decides what happens: run this test again to "
-                f"replay it. The last events:\n{self.clock.history()}"
+                f"seed {self.seed}, {self.num_clients} clients, trace {self.clock.trace}. The seed alone decides what "
+                f"happens. The last events:\n{self.clock.history(_LINES_SHOWN, but=_NOT_SHOWN)}"
             )
 
     # Helpers.
-
-    def _ids(self) -> set[int]:
-        return {process.client_id for process in self.processes}
 
     def _peer_config(self, client_id: int, settings: dict[str, Any]) -> PeerConfig:
         defaults: dict[str, Any] = {
@@ -177,7 +243,7 @@ class World:
             "num_clients": self.num_clients,
             "job_name": "worker",
             "coordinator_address": "host-0:10000",
-            "addresses": tuple(f"host-{other}:10000" for other in range(self.num_clients)),
+            "addresses": self._addresses,
             "device_type": "SIM",
             "incarnation": self.rng.getrandbits(64),
             "hostname": f"host-{client_id}",
@@ -190,15 +256,14 @@ class World:
         }
         return PeerConfig(**(defaults | self._settings | settings))
 
-    def _coordinator_config(self) -> CoordinatorConfig:
-        assert self.host is None
-        own = next(process for process in self.processes if process.client_id == 0).config
+    def _coordinator_config(self, host: PeerConfig) -> CoordinatorConfig:
         return CoordinatorConfig(
-            num_clients=own.num_clients,
-            job_name=own.job_name,
+            num_clients=host.num_clients,
+            job_name=host.job_name,
             job_id=f"{self.rng.getrandbits(128):032x}",
-            heartbeat_interval=own.heartbeat_interval,
-            heartbeat_timeout=own.heartbeat_timeout,
+            heartbeat_interval=host.heartbeat_interval,
+            heartbeat_timeout=host.heartbeat_timeout,
+            stall_timeout=self.stall_timeout,
         )
 
 

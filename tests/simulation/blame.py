@@ -1,0 +1,198 @@
+"""Whom a verdict or an error may name: only those to whom something really happened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bringup.errors import (
+    CoordinatorLostError,
+    PeerFailedError,
+    RegistrationRefusedError,
+    RendezvousTimeoutError,
+    TopologyError,
+)
+from bringup.runtime.machines.ids import unpack_ids
+from bringup.transport.messages import Verdict
+
+from .network import EVER
+from .truth import is_clean, is_unheard_for_a_reason
+
+if TYPE_CHECKING:
+    from .job import Job
+    from .process import Process
+    from .world import World
+
+__all__ = ["error_is_true", "verdict_is_true"]
+
+_NEVER_EARLY = 1e-9
+_REDIALS = 2.0
+"""Seconds that a job may lose while connections break again and again."""
+
+
+def verdict_is_true(world: World, job: Job, verdict: Verdict) -> None:
+    """Check what the coordinator says of a job's failure."""
+    blamed = job.members[verdict.client_id]
+    text = f"the coordinator blames {blamed.name}: {verdict.error}: {verdict.cause}"
+    match verdict.error, verdict.cause:
+        case "RendezvousTimeoutError", _:
+            patience = world.clock.now - blamed.began - blamed.config.initialization_timeout
+            assert patience >= -_NEVER_EARLY, f"{text}, whose patience has not ended"
+        case "TopologyError", _:
+            assert world.garblers or world.has_disputed_cores, text
+        case "CoordinatorLostError", _:
+            others = [member for member in job.members.values() if member is not job.host]
+            assert all(other.is_over for other in others), f"{text}; but others live"
+        case _, cause if cause.startswith("process died"):
+            also = [job.members[client_id] for client_id in unpack_ids(verdict.also)]
+            for member in (blamed, *also):
+                _is_dead_or_silent(world, job, member, text, must_be_dead=member is blamed)
+                is_held = member is not blamed or "its ring link" in cause or not member.is_let_go
+                assert is_held, f"{text}; but {member.name} wanted to leave, and did"
+        case _, cause if cause.startswith("no heartbeat"):
+            also = [job.members[client_id] for client_id in unpack_ids(verdict.also)]
+            for member in (blamed, *also):
+                _is_dead_or_silent(world, job, member, text)
+        case _, cause if cause.startswith("it lost the coordinator"):
+            assert _may_be_given_up(world, job, blamed), f"{text}; but it is not cut off"
+        case _, cause if cause.startswith("its ring link"):
+            assert world.network.is_link_troubled(verdict.client_id), f"{text}; but no link of it was broken"
+        case _, cause if cause.startswith("no progress"):
+            mark, timeout = blamed.machine.mark, job.config.stall_timeout
+            assert mark is not None and timeout is not None, f"{text}; but it reports no progress at all"  # noqa: PT018
+            # While that was on its way, it may have got further after all.
+            seconds = max(world.clock.now - mark[1], blamed.longest_step)
+            assert seconds >= timeout, f"{text}; but it took {seconds} s at most"
+        case _, cause if cause.startswith("it shut down"):
+            assert blamed.leave_wished_at is not None, text
+        case _, cause:
+            said = blamed.failed
+            assert said is not None, f"{text}; but it has not failed"
+            assert cause.startswith(type(said[1]).__name__), f"{text}; but it raised {said[1]!r}"
+            has_given_up = isinstance(said[1], CoordinatorLostError)
+            assert not has_given_up or _may_be_given_up(world, job, blamed), f"{text}; but it is not cut off"
+
+
+def _may_be_given_up(world: World, job: Job, blamed: Process) -> bool:
+    """Return whether a coordinator may take a client that has lost it for the cause: it may be the cause itself, which
+    it cannot know as long as it has not heard of all others that they have gone.
+    """
+    others = [member for member in job.members.values() if member is not job.host]
+    lately = world.clock.now - world.network.latency.worst
+    have_gone = all(
+        o.gone_at < lately and not o.wants_to_leave and is_clean(world, o, o, job.taken_in_at[o.client_id])
+        for o in others
+    )
+    return blamed.is_cut_off or not have_gone or len(others) == 1
+
+
+def _is_dead_or_silent(world: World, job: Job, member: Process, text: str, *, must_be_dead: bool = False) -> None:
+    if not member.is_listening:
+        return
+    assert not must_be_dead, f"{text}; but it lives"
+    if member.failed is not None and isinstance(member.failed[1], CoordinatorLostError):
+        return  # it has said so itself
+    assert member.heard_at is not None
+    silence = world.clock.now - member.heard_at
+    early = silence < job.config.heartbeat_timeout - _NEVER_EARLY
+    assert not early, f"{text}; but {member.name} was heard {silence} s ago"
+    reason = is_unheard_for_a_reason(world, member, job.host, answers=False)
+    assert reason, f"{text}; but {member.name} lives and could be reached"
+
+
+def error_is_true(world: World, process: Process, error: BaseException) -> None:
+    """Check what a client raises."""
+    if process.has_failed_itself:
+        return
+    text = f"{process.name} raises {error!r}"
+    _one_verdict_for_all(world, process, error, text)
+    match error:
+        case CoordinatorLostError():
+            _coordinator_is_lost(world, process, error, text)
+        case PeerFailedError():
+            _peer_has_failed(world, process, error, text)
+        case RegistrationRefusedError(field="client_id" | "incarnation"):
+            others = [other for other in world.processes if other.client_id == process.client_id]
+            assert len(others) > 1, f"{text}; but it is the only one"
+        case RegistrationRefusedError():
+            assert process.is_stranger, text
+        case RendezvousTimeoutError():
+            _time_is_up(world, process, error, text)
+        case TopologyError():
+            assert world.garblers or world.has_disputed_cores, text
+        case _:
+            raise AssertionError(text)
+
+
+def _one_verdict_for_all(world: World, process: Process, error: BaseException, text: str) -> None:
+    """Whoever can be reached hears the verdict, and nothing else."""
+    job = process.job
+    if job is None or not job.verdicts or not isinstance(error, PeerFailedError) or _is_verdict(job, error):
+        return
+    if job.host.failed is not None and job.host.failed[0] < job.verdicts[0][0]:
+        return  # its coordinator judges while it is ending, too late for everybody to hear
+    at, verdict = job.verdicts[0]
+    # What is said while the verdict is on its way may be its own conclusion.
+    since = min(process.heard_host_at, at)
+    is_late = world.clock.now - at > world.network.latency.worst
+    could_hear = is_late and job.host.is_alive and is_clean(world, process, job.host, since)
+    assert not could_hear, f"{text}; but the verdict, on client {verdict.client_id}, is: {verdict.cause}"
+
+
+def _coordinator_is_lost(world: World, process: Process, error: CoordinatorLostError, text: str) -> None:
+    job = process.job
+    assert job is not None, f"{text}; but it was never taken in"
+    if job.host.gone_at < EVER or _is_verdict(job, error):
+        return
+    assert not error.cause.startswith("process died"), f"{text}; but it lives"
+    if error.cause.startswith("it did not answer"):
+        assert process.leave_wished_at is not None, text
+        assert not is_clean(world, process, job.host, process.leave_wished_at), f"{text}; but it could"
+        return
+    assert process is not job.host, f"{text}; but it hosts it"
+    reason = is_unheard_for_a_reason(world, job.host, process, answers=True)
+    process.is_cut_off = is_unheard_for_a_reason(world, job.host, process, answers=True, for_stops=False)
+    # A coordinator that has judged answers no more heartbeats; whoever did not get the verdict hears nothing.
+    assert reason or job.verdicts, f"{text}; but it lives and could be reached"
+
+
+def _peer_has_failed(world: World, process: Process, error: PeerFailedError, text: str) -> None:
+    job = process.job if process.job is not None else world.jobs[-1]
+    if any(_is_verdict(other, error) for other in world.jobs):
+        return
+    # Its own conclusion, after a link broke and the coordinator did not say why for a full timeout.
+    assert error.client_id is not None
+    since = world.clock.now - process.config.heartbeat_timeout
+    assert not is_clean(world, process, job.host, since), f"{text}; but the coordinator does not, and could be asked"
+    assert world.network.is_link_troubled(error.client_id) or job.has_lost(error.client_id), text
+
+
+def _is_verdict(job: Job, error: PeerFailedError) -> bool:
+    return any(v.client_id == error.client_id and v.cause == error.cause for _, v in job.verdicts[:1])
+
+
+def _time_is_up(world: World, process: Process, error: RendezvousTimeoutError, text: str) -> None:
+    earliest = min(other.began + other.config.initialization_timeout for other in world.processes)
+    assert world.clock.now >= earliest - _NEVER_EARLY, f"{text} too early"
+    job = process.job
+    if job is None or job.host.gone_at < EVER or not is_clean(world, process, job.host, process.began):
+        return
+    if job.is_complete:
+        # Broken connections alone hold nobody up.
+        assert _is_held_up(world, job, earliest), f"{text}; but nothing held anybody up"
+        return
+    # What it knows is as old as the coordinator's last answer.
+    age = 2 * world.network.latency.worst + process.config.heartbeat_interval
+    present = {client_id for client_id, at in job.taken_in_at.items() if at < world.clock.now - age}
+    assert not present & error.missing.keys(), f"{text}; but clients {present & error.missing.keys()} are there"
+
+
+def _is_held_up(world: World, job: Job, deadline: float) -> bool:
+    """Return whether a job of which all clients have come has a reason not to come up."""
+    members = job.members.values()
+    if world.network.cuts or world.network.broken_links or any(m.stops or m.gone_at < EVER for m in members):
+        return True
+    if any(m.backend_seconds is None or m.backend_error is not None for m in members):
+        return True
+    came = max(max(job.taken_in_at.values()), max(m.began + (m.backend_seconds or 0.0) for m in members))
+    hops = 2 * world.num_clients + 50
+    return came + hops * world.network.latency.worst + _REDIALS > deadline

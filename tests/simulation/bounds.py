@@ -1,0 +1,158 @@
+"""Within which time everybody must have been told of what dooms a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .driven import LATENESS_MAX
+from .invariants import PATIENCE
+from .truth import has_had_only, is_clean, is_dirty_throughout
+
+if TYPE_CHECKING:
+    from .job import Job
+    from .process import Process
+    from .world import World
+
+__all__ = [
+    "barrier_was_called",
+    "link_broke",
+    "process_crashed",
+    "process_gave_up",
+    "process_is_silent",
+    "program_stalled",
+]
+
+_PROBED = 0.02
+"""Seconds that the verdict on a dead client waits for others that died with it."""
+
+_DOUBT = 1.0
+_BEYOND_TIMEOUT = 1.0
+"""Seconds beyond heartbeat_timeout within which silence must be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Doom:
+    """What happened to whom, and when; `holds` says later whether the job still cannot live with it.
+
+    Attributes:
+        witness: who has to be reached, too, for others to be told in time.
+        is_silence: whether it is that nothing is heard any more.
+    """
+
+    job: Job
+    culprit: Process
+    witness: Process
+    since: float
+    what: str
+    is_silence: bool
+    holds: Callable[[], bool]
+
+    @property
+    def seconds_of_silence(self) -> float:
+        """The time within which silence must be told."""
+        configs = [member.config for member in (self.culprit, *self.job.members.values())]
+        timeouts = (config.heartbeat_timeout + config.heartbeat_interval for config in configs)
+        return max(timeouts) + _BEYOND_TIMEOUT + 4 * self.culprit.world.network.latency.worst + PATIENCE
+
+
+def process_crashed(culprit: Process) -> None:
+    """A process has died just now: the connection breaks, its port is asked and refuses, and all are told."""
+    # A coordinator that was started anew at once refuses to take up sessions that it does not know.
+    hops = 4 if culprit.hosted is None else 6
+    if not culprit.wants_to_leave:
+        _expect(culprit, hops * culprit.world.network.latency.worst + _PROBED, "crashed")
+
+
+def process_gave_up(culprit: Process) -> None:
+    """A process has failed on its own just now, and says so."""
+    _expect(culprit, 2 * culprit.world.network.latency.worst, "gave up")
+
+
+def link_broke(culprit: Process, neighbour: Process) -> None:
+    """The ring link between two live processes has broken just now."""
+
+    def holds() -> bool:
+        return not culprit.wants_to_leave and not neighbour.wants_to_leave
+
+    if holds():
+        _expect(culprit, 5 * culprit.world.network.latency.worst + _DOUBT, "lost a link", holds, witness=neighbour)
+
+
+def process_is_silent(culprit: Process, holds: Callable[[], bool], what: str) -> None:
+    """A process cannot be heard from now on; where that `holds` for long enough, all are told."""
+    if not culprit.wants_to_leave:
+        _expect(culprit, 0.0, what, holds, is_silence=True)
+
+
+def program_stalled(culprit: Process, timeout: float) -> None:
+    """A program hangs from now on, which the coordinator is to report after `timeout` seconds."""
+    seconds = timeout + culprit.config.heartbeat_interval + 2 * culprit.world.network.latency.worst + LATENESS_MAX
+    _expect(culprit, seconds, "stalled")
+
+
+def barrier_was_called(process: Process, ticket: int, timeout: float) -> None:
+    """A user waits at a barrier from now on, for no longer than `timeout` seconds."""
+    world, since = process.world, process.world.clock.now
+
+    def check() -> None:
+        is_done = process.is_over or process.is_stopped or any(done.ticket == ticket for _, done in process.barriers)
+        is_late = not is_done and process.job is not None and is_clean(world, process, process.job.host, since)
+        assert not is_late, f"{process.name} still waits at a barrier, {timeout} s after {since:.6f}"
+
+    world.clock.after(timeout + 2 * world.network.latency.worst + PATIENCE, check)
+
+
+def _expect(
+    culprit: Process,
+    seconds: float,
+    what: str,
+    holds: Callable[[], bool] = lambda: True,
+    *,
+    witness: Process | None = None,
+    is_silence: bool = False,
+) -> None:
+    if culprit.job is None or culprit.is_over:
+        return
+    clock = culprit.world.clock
+    text = f"{culprit.name} {what} at {clock.now:.6f}"
+    doom = _Doom(culprit.job, culprit, witness or culprit, clock.now, text, is_silence, holds)
+    clock.after((doom.seconds_of_silence if is_silence else seconds) + PATIENCE, _check_first, culprit.world, doom)
+
+
+def _check_first(world: World, doom: _Doom) -> None:
+    if not doom.holds():
+        return
+    host = doom.job.host
+    clear = [has_had_only(world, p, host, doom.since, is_silence=doom.is_silence) for p in (doom.culprit, doom.witness)]
+    if doom.culprit is host is doom.witness or (all(clear) and not host.is_over):
+        _nobody_is_untold(world, doom, doom.since)
+    _check_again(world, doom)
+
+
+def _check_again(world: World, doom: _Doom) -> None:
+    """Whoever has an excuse has it until he has had a full timeout of peace, or has heard nothing for one."""
+    if any(not member.is_over and not member.is_stopped for member in doom.job.members.values()):
+        world.clock.after(doom.seconds_of_silence, _look_again, world, doom, world.clock.now)
+
+
+def _look_again(world: World, doom: _Doom, since: float) -> None:
+    if doom.is_silence and not doom.holds():
+        return  # a coordinator that was stopped, too, may have forgiven it
+    _nobody_is_untold(world, doom, since)
+    _check_again(world, doom)
+
+
+def _nobody_is_untold(world: World, doom: _Doom, since: float) -> None:
+    job, now = doom.job, world.clock.now
+    for client_id, member in job.members.items():
+        if member.is_over or member.is_stopped or member is doom.culprit or job.taken_in_at[client_id] > since:
+            continue
+        if member.is_in_dark:
+            continue  # it waits for an answer to its registration, until its deadline
+        assert not is_clean(world, member, job.host, since), f"{doom.what}; {member.name} is not told by {now:.6f}"
+        alone_since = max(since, member.heard_host_at)
+        is_alone = is_dirty_throughout(world, member, job.host, alone_since)
+        is_long = now - alone_since >= doom.seconds_of_silence
+        assert not is_alone or not is_long, f"{doom.what}; {member.name}, which hears nobody, goes on at {now:.6f}"

@@ -1,0 +1,56 @@
+"""What a simulation knows of one forming of the job: who was taken in, what they reported, and how it was judged."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bringup.runtime.machines.coordinator import CoordinatorConfig
+    from bringup.runtime.machines.core_ids import CoreTable
+    from bringup.transport.messages import Verdict
+
+    from .process import Process
+    from .services import SimulatedServices
+
+__all__ = ["Job"]
+
+
+class Job:
+    """One coordinator's.
+
+    Attributes:
+        host: the process that hosts the coordinator.
+        services: the coordination services there.
+        members: the processes that registered and were taken in, and when.
+        digests: of the tables that they reported.
+        sound_table: one that was found to be right.
+        arrivals: how many have come to a barrier for the so manieth time, by name and count.
+        verdicts: the coordinator's, with the times.
+    """
+
+    def __init__(self, host: Process, config: CoordinatorConfig, services: SimulatedServices) -> None:
+        self.host = host
+        self.services = services
+        self.config = config
+        self.members: dict[int, Process] = {}
+        self.taken_in_at: dict[int, float] = {}
+        self.digests: dict[int, bytes] = {}
+        self.sound_table: CoreTable | None = None
+        self.arrivals: Counter[tuple[str, int]] = Counter()
+        self.verdicts: list[tuple[float, Verdict]] = []
+
+    def take_in(self, process: Process, now: float) -> None:
+        """Note that a process was taken in."""
+        process.job = self
+        self.members[process.client_id] = process
+        self.taken_in_at[process.client_id] = now
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all clients have registered."""
+        return len(self.members) == self.config.num_clients
+
+    def has_lost(self, client_id: int) -> bool:
+        """Return whether a client has ended."""
+        return client_id in self.members and not self.members[client_id].is_listening

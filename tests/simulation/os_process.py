@@ -1,0 +1,108 @@
+"""A process as its operating system sees it: it runs, is stopped, and dies, and its kernel does its part in that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from . import bounds
+from .network import EVER
+
+if TYPE_CHECKING:
+    from .process import Process
+    from .session import Connection
+    from .world import World
+
+__all__ = ["OsProcess"]
+
+
+class OsProcess:
+    """What is below a client's process.
+
+    Attributes:
+        connections: those to the coordinator; `served`: those of others to the coordinator here.
+        stops: from when until when it was stopped.
+        breaks: when its connection to the coordinator was broken, though nobody was hurt.
+        gone_at: when it ended: all it held is closed then.
+    """
+
+    def __init__(self, world: World, name: str, link_address: str) -> None:
+        self.world = world
+        self.name = name
+        self.link_address = link_address
+        self.connections: dict[Connection, None] = {}
+        self.served: dict[Connection, None] = {}
+        self.has_begun = False
+        self.is_alive = True
+        self.is_stopped = False
+        self.is_listening = True
+        self.stops: list[tuple[float, float]] = []
+        self.breaks: list[float] = []
+        self.gone_at = EVER
+        self._backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+
+    def __repr__(self) -> str:
+        return self.name
+
+    # What reaches it.
+
+    def deliver(self, action: Callable[..., None], *arguments: Any) -> None:
+        """Let something happen here: now, when the process continues, or never, as it is dead."""
+        if self.is_stopped:
+            self._backlog.append((action, arguments))
+        elif self.is_alive:
+            action(*arguments)
+
+    def later(self, delay: float, action: Callable[..., None], *arguments: Any) -> None:
+        """Let something happen here in `delay` seconds."""
+        self.world.clock.after(delay, self.deliver, action, *arguments)
+
+    # What befalls it.
+
+    def crash(self: Process, *, with_reset: bool = False) -> None:
+        """End the process without a word: the kernel closes what it had open."""
+        if self.gone_at < EVER:
+            return
+        self.world.clock.note(self.name, "crashes")
+        bounds.process_crashed(self)
+        if self.is_stopped:
+            self._note_stop_ends()
+        self.is_alive = self.is_stopped = False
+        self._backlog.clear()
+        for connection in self.connections:
+            connection.client_died(with_reset=with_reset)
+        for connection in self.served:
+            connection.host_died(with_reset=with_reset)
+        self.end()
+
+    def stop(self: Process) -> None:
+        """Stop the process, as SIGSTOP does: all stays open, nothing moves."""
+        if self.is_alive and not self.is_stopped and self.gone_at == EVER:
+            begun = self.world.clock.now
+            self.world.clock.note(self.name, "is stopped")
+            self.is_stopped = True
+            self.stops.append((begun, EVER))
+            bounds.process_is_silent(self, lambda: self.is_stopped and self.stops[-1][0] == begun, "stopped")
+
+    def resume(self) -> None:
+        """Let a stopped process go on, with all that has come meanwhile."""
+        if not self.is_stopped:
+            return
+        self.world.clock.note(self.name, "goes on")
+        self._note_stop_ends()
+        self.is_stopped = False
+        backlog, self._backlog = self._backlog, []
+        for action, arguments in backlog:
+            self.deliver(action, *arguments)
+
+    def break_connection(self) -> bool:
+        """Break its connection to the coordinator, though nobody is hurt; returns whether there was one."""
+        broken = [connection for connection in self.connections if connection.host is not self]
+        for connection in broken:
+            connection.break_off()
+        if broken:
+            self.breaks.append(self.world.clock.now)
+        return bool(broken)
+
+    def _note_stop_ends(self) -> None:
+        self.stops[-1] = (self.stops[-1][0], self.world.clock.now)

@@ -1,0 +1,285 @@
+"""A job and what befalls it, drawn from one seed."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from bringup.runtime.machines.phases import Phase
+
+from . import faults
+from .faults import Fault
+from .network import EVER, LAN, Latency
+
+__all__ = ["KINDS", "BackendTrouble", "Moment", "Planned", "Scenario", "Step", "draw"]
+
+_LATENCIES = (
+    LAN,
+    Latency(0.0001, 0.002, loss=0.01),
+    Latency(0.0001, 0.005, loss=0.05),
+    Latency(0.005, 0.02),
+    Latency(0.02, 0.08),
+    Latency(0.0001, 0.15),
+)
+_PHASES = (Phase.RENDEZVOUS, Phase.DEVICES, Phase.RING, Phase.MERGE, Phase.COMMIT, Phase.READY, Phase.LEAVING)
+_WEIGHTS = (2, 1, 2, 2, 2, 6, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """`after` seconds after a client got into a phase, or after the beginning where there is no phase."""
+
+    phase: Phase | None
+    client: int
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A fault and when it strikes."""
+
+    moment: Moment
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True)
+class BackendTrouble:
+    """A client's devices take `seconds`, `None` for ever, and fail where there is an error."""
+
+    seconds: float | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What every client's program does once it is up: think for a while, then wait at a barrier."""
+
+    barrier: str
+    think: float
+    timeout: float | None
+
+
+@dataclass(slots=True)
+class Scenario:
+    """All of one run; durations in seconds.
+
+    Attributes:
+        spread: within what time the clients start.
+        missing: the clients that are never started.
+        late: those that start late, and when.
+        stayers: those that never shut down on their own.
+        stallers: those whose program hangs once they are up, and `stall_timeout` what the coordinator makes of that.
+        think: the longest that a client waits before it shuts down.
+    """
+
+    seed: int
+    num_clients: int
+    latency: Latency
+    heartbeat_interval: float
+    heartbeat_timeout: float
+    initialization_timeout: float
+    shutdown_timeout: float
+    spread: float
+    backend_max: float
+    backends: dict[int, BackendTrouble] = field(default_factory=dict)
+    missing: tuple[int, ...] = ()
+    late: dict[int, float] = field(default_factory=dict)
+    garblers: tuple[int, ...] = ()
+    has_disputed_cores: bool = False
+    steps: tuple[Step, ...] = ()
+    think: float = 0.0
+    stayers: tuple[int, ...] = ()
+    stallers: tuple[int, ...] = ()
+    stall_timeout: float | None = None
+    plan: list[Planned] = field(default_factory=list)
+
+    @property
+    def settings(self) -> dict[str, float]:
+        """Return what all clients are configured with."""
+        return {
+            "heartbeat_interval": self.heartbeat_interval,
+            "heartbeat_timeout": self.heartbeat_timeout,
+            "initialization_timeout": self.initialization_timeout,
+            "shutdown_timeout": self.shutdown_timeout,
+        }
+
+    @property
+    def horizon(self) -> float:
+        """Return when all must be over, generously."""
+        steps = sum(step.think + (step.timeout or 0.0) for step in self.steps)
+        late = max(self.late.values(), default=0.0)
+        life = self.spread + late + 3 * self.initialization_timeout + steps + self.think + self.shutdown_timeout
+        return life + 8 * self.heartbeat_timeout + 30.0
+
+
+def draw(seed: int, num_clients: int) -> Scenario:
+    """Return the scenario of a seed."""
+    return _Draw(random.Random(f"scenario {seed}"), seed, num_clients).scenario
+
+
+class _Draw:
+    def __init__(self, rng: random.Random, seed: int, num_clients: int) -> None:
+        self.rng = rng
+        self.num_clients = num_clients
+        timeout = rng.choice([6.0, 10.0, 10.0, 20.0])
+        self.scenario = Scenario(
+            seed=seed,
+            num_clients=num_clients,
+            latency=rng.choice(_LATENCIES),
+            heartbeat_interval=timeout / rng.uniform(3.5, 6.0),
+            heartbeat_timeout=timeout,
+            initialization_timeout=timeout * rng.uniform(1.2, 2.5),
+            shutdown_timeout=rng.uniform(1.0, timeout),
+            spread=rng.choice([0.0, 0.05, 0.5, 3.0]),
+            backend_max=rng.choice([0.0, 0.01, 0.5, 2.0]),
+        )
+        self._draw_program()
+        draws = [draw for draw, _ in _DRAWS.values()]
+        weights = [weight for _, weight in _DRAWS.values()]
+        for draw in rng.choices(draws, weights, k=rng.choice([0, 1, 1, 1, 1, 2, 2, 2, 3, 4])):
+            draw(self)
+
+    # What the clients do.
+
+    def _draw_program(self) -> None:
+        rng, timeout = self.rng, self.scenario.heartbeat_timeout
+        steps = []
+        for number in range(rng.choice([0, 1, 1, 2, 3])):
+            limit = rng.choice([None, None, rng.uniform(0.1, timeout)])
+            name = rng.choice(["step", f"step {number}"])
+            steps.append(Step(name, rng.choice([0.0, 0.05, 1.0]), limit))
+        self.scenario.steps = tuple(steps)
+        self.scenario.think = rng.choice([0.0, 0.1, 1.0, 0.5 * timeout, 1.5 * timeout])
+        if rng.random() < 0.08 and self.num_clients > 3:
+            self.scenario.stayers = self._clients(rng.choice([1, 1, 3]))
+        if rng.random() < 0.1:
+            self._draw_stall_timeout()
+
+    def _draw_stall_timeout(self) -> None:
+        """Longer than any client thinks."""
+        longest = max([self.scenario.think, *(step.think for step in self.scenario.steps)])
+        self.scenario.stall_timeout = 1.1 * longest + self.rng.uniform(0.5, self.scenario.heartbeat_timeout)
+
+    # Whom, when, for how long.
+
+    def _client(self) -> int:
+        """Every client is as likely as another, but the coordinator's more so."""
+        return 0 if self.rng.random() < 0.15 else self.rng.randrange(self.num_clients)
+
+    def _clients(self, count: int) -> tuple[int, ...]:
+        return tuple(sorted({self._client() for _ in range(count)}))
+
+    def _seconds(self) -> float:
+        """Shorter than the timeout, about as long, longer, or for ever."""
+        timeout = self.scenario.heartbeat_timeout
+        share = self.rng.choice([0.02, 0.2, 0.4, 0.6, 0.8, 1.0, 1.3, 2.0])
+        return EVER if self.rng.random() < 0.15 else timeout * share * self.rng.uniform(0.9, 1.1)
+
+    def _moment(self) -> Moment:
+        rng = self.rng
+        if rng.random() < 0.25:
+            return Moment(None, 0, rng.uniform(0.0, self.scenario.spread + self.scenario.backend_max + 1.0))
+        phase = rng.choices(_PHASES, _WEIGHTS)[0]
+        lasting = self.scenario.think if phase is Phase.READY else 0.05
+        return Moment(phase, self._client(), rng.choice([0.0, rng.uniform(0.0, 0.01), rng.uniform(0.0, lasting)]))
+
+    def plan(self, fault: Fault, moment: Moment | None = None) -> None:
+        self.scenario.plan.append(Planned(moment or self._moment(), fault))
+
+    # What befalls them.
+
+    def crash(self) -> None:
+        rng = self.rng
+        clients = self._clients(rng.choice([1, 1, 1, 1, 2, 5]))
+        self.plan(faults.Crash(clients, rng.random() < 0.3, rng.random() < 0.2))
+
+    def stop(self) -> None:
+        clients = (0,) if self.rng.random() < 0.3 else self._clients(self.rng.choice([1, 1, 1, 3]))
+        self.plan(faults.Stop(clients, self._seconds()))
+
+    def sleep(self) -> None:
+        self.plan(faults.Sleep(self.rng.choice([0.5, 3.0]) * self.scenario.heartbeat_timeout))
+
+    def cut_off(self) -> None:
+        way = self.rng.choice(["both ways", "to it", "from it"])
+        self.plan(faults.CutOff(self.rng.randrange(1, self.num_clients), way, self._seconds()))
+
+    def cut_between(self) -> None:
+        rng, everybody = self.rng, list(range(self.num_clients))
+        some = rng.sample(everybody, rng.choice([1, 1, min(2, self.num_clients - 1), max(1, self.num_clients // 3)]))
+        others = [c for c in everybody if c not in some]
+        if rng.random() < 0.5:
+            others = [(some[0] + 1) % self.num_clients]
+        self.plan(faults.CutBetween(tuple(some), tuple(others), rng.random() < 0.4, self._seconds()))
+
+    def break_connection(self) -> None:
+        rng, timeout = self.rng, self.scenario.heartbeat_timeout
+        times, period = rng.choice([(1, 0.0), (1, 0.0), (5, 0.01), (10, timeout / 5)])
+        count = rng.choice([1, 1, 3, self.num_clients])
+        clients = tuple(range(1, self.num_clients)) if count == self.num_clients else self._clients(count)
+        moment = None
+        if rng.random() < 0.6:
+            # Where what is said once is on its way.
+            on_its_way = rng.uniform(0.0, 2 * self.scenario.latency.high)
+            moment = Moment(rng.choice([Phase.RING, Phase.COMMIT, Phase.COMMIT, Phase.LEAVING]), clients[0], on_its_way)
+        self.plan(faults.BreakConnection(clients, times, period), moment)
+
+    def break_link(self) -> None:
+        self.plan(faults.BreakLink(self._client()))
+
+    def restart(self) -> None:
+        rng = self.rng
+        after = rng.choice([0.0, 0.01, 0.5, self.scenario.heartbeat_timeout])
+        self.plan(faults.Restart(self._client(), rng.random() < 0.6, rng.random() < 0.5, after))
+
+    def abort(self) -> None:
+        error = self.rng.choice([KeyboardInterrupt("by hand"), SystemExit(3), ValueError("the program failed")])
+        self.plan(faults.Abort(self._client(), error))
+
+    def sicken(self) -> None:
+        self.plan(faults.Sicken(self._client()))
+
+    def backend(self) -> None:
+        rng, timeout = self.rng, self.scenario.initialization_timeout
+        seconds = rng.choice([0.0, 0.01, 0.5, 0.9 * timeout, None])
+        error = "no such chip" if seconds is not None and rng.random() < 0.7 else None
+        self.scenario.backends[self._client()] = BackendTrouble(seconds, error)
+
+    def missing(self) -> None:
+        self.scenario.missing = self._clients(self.rng.choice([1, 1, 3]))
+
+    def late(self) -> None:
+        share = self.rng.choice([0.3, 0.9, 1.0, 1.1])
+        self.scenario.late[self._client()] = share * self.scenario.initialization_timeout
+
+    def stall(self) -> None:
+        self._draw_stall_timeout()
+        self.scenario.stallers = self._clients(self.rng.choice([1, 1, 2]))
+
+    def garble(self) -> None:
+        self.scenario.garblers = self._clients(1)
+
+    def dispute(self) -> None:
+        self.scenario.has_disputed_cores = True
+
+
+_DRAWS = {
+    "Crash": (_Draw.crash, 20),
+    "Stop": (_Draw.stop, 21),
+    "Sleep": (_Draw.sleep, 3),
+    "CutOff": (_Draw.cut_off, 14),
+    "CutBetween": (_Draw.cut_between, 9),
+    "BreakConnection": (_Draw.break_connection, 14),
+    "BreakLink": (_Draw.break_link, 5),
+    "Restart": (_Draw.restart, 8),
+    "Abort": (_Draw.abort, 6),
+    "Sicken": (_Draw.sicken, 2),
+    "Backend": (_Draw.backend, 7),
+    "Missing": (_Draw.missing, 3),
+    "Late": (_Draw.late, 3),
+    "Stall": (_Draw.stall, 3),
+    "Garble": (_Draw.garble, 3),
+    "DisputedCore": (_Draw.dispute, 1),
+}
+KINDS = (*_DRAWS, "Stay")
+"""What may befall a job: the faults by their names, and what is wrong with it from the beginning."""

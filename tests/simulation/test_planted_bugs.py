@@ -1,0 +1,154 @@
+"""Bugs planted in the machines that ship, one at a time: the simulator finds each within a few seeds.
+
+The same seeds are sound without the bug, so that it is the bug that is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+
+from bringup.runtime.machines import admission, suspicions
+from bringup.runtime.machines import events as ev
+from bringup.runtime.machines.coordinator import CoordinatorMachine
+from bringup.runtime.machines.detector import Detector
+from bringup.runtime.machines.peer import PeerMachine
+from bringup.transport.ledger import Ledger
+from bringup.transport.messages import Commit, Verdict
+from bringup.transport.ports import ProbeOutcome
+
+from .run import run_seed
+
+PEERS = 10
+Planting = Callable[[pytest.MonkeyPatch], None]
+
+
+def drop_the_goodbye(patch: pytest.MonkeyPatch) -> None:
+    """A client that fails goes without a word."""
+    patch.setattr(PeerMachine, "_fail", lambda self, error, phase=None: self._close(error))
+
+
+def push_the_verdict_to_all_but_one(patch: pytest.MonkeyPatch) -> None:
+    def to_all(self: Any, message: Any) -> ev.Answer:
+        sessions = tuple(self._client_of)
+        return ev.Answer(sessions[:-1] if isinstance(message, Verdict) else sessions, message)
+
+    patch.setattr(CoordinatorMachine, "_to_all", to_all)
+
+
+def forget_the_own_lag(patch: pytest.MonkeyPatch) -> None:
+    """Whoever was stopped blames the others for the silence of that time."""
+
+    def awake(self: Any, now: float) -> None:
+        if self._last_awake is None:
+            self._listening_since = now
+        self._last_awake = now
+
+    patch.setattr(Detector, "awake", awake)
+
+
+def count_one_report_twice(patch: pytest.MonkeyPatch) -> None:
+    """The last report but one that a client is ready counts for the last one, too."""
+    shipped: Any = CoordinatorMachine._on_ready
+
+    def on_ready(self: Any, member: Any, ready: Any) -> Any:
+        late = [other for other in self._members.values() if other.ready is None and other is not member]
+        if len(late) != 1:
+            return shipped(self, member, ready)
+        effects = shipped(self, member, ready)
+        return effects + shipped(self, late[0], ready)
+
+    patch.setattr(CoordinatorMachine, "_on_ready", on_ready)
+
+
+def take_an_answer_for_death(patch: pytest.MonkeyPatch) -> None:
+    """A process that answers the probe is declared dead."""
+    patch.setattr(suspicions, "_PROOF", (*suspicions._PROOF, ProbeOutcome.ALIVE))
+
+
+def take_silence_for_death(patch: pytest.MonkeyPatch) -> None:
+    """A process that does not answer the probe is declared dead, though its connection may come back."""
+    patch.setattr(suspicions, "_PROOF", (*suspicions._PROOF, ProbeOutcome.SILENT))
+
+
+def let_the_first_leave(patch: pytest.MonkeyPatch) -> None:
+    """Shutting down does not wait for all."""
+
+    def on_leave(self: Any, member: Any, timeout: float, now: float) -> Any:
+        member.is_leaving = True
+        return self._dismiss()
+
+    patch.setattr(CoordinatorMachine, "_on_leave", on_leave)
+
+
+def lose_what_was_on_its_way(patch: pytest.MonkeyPatch) -> None:
+    """What a broken connection swallowed is not sent again over the next."""
+    patch.setattr(Ledger, "rewind", Ledger.acknowledge)
+
+
+def take_in_a_twin(patch: pytest.MonkeyPatch) -> None:
+    """A second process with the id of another takes its place."""
+    patch.setattr(admission, "_conflict", lambda *arguments: None)
+
+
+def believe_any_table(patch: pytest.MonkeyPatch) -> None:
+    """Clients with other tables come up all the same."""
+    patch.setattr(CoordinatorMachine, "_disagreement", lambda self, by_digest: [self._to_all(Commit((), ()))])
+
+
+def lose_patience(patch: pytest.MonkeyPatch) -> None:
+    """Silence is judged when half of the timeout has passed."""
+    shipped = Detector.silent
+
+    def silent(self: Any, now: float) -> Any:
+        timeout, self.timeout = self.timeout, 0.5 * self.timeout
+        try:
+            return shipped(self, now)
+        finally:
+            self.timeout = timeout
+
+    patch.setattr(Detector, "silent", silent)
+
+
+PLANTED: dict[Planting, int] = {
+    drop_the_goodbye: 60,
+    push_the_verdict_to_all_but_one: 30,
+    forget_the_own_lag: 30,
+    count_one_report_twice: 10,
+    take_an_answer_for_death: 30,
+    take_silence_for_death: 60,
+    let_the_first_leave: 10,
+    lose_what_was_on_its_way: 120,
+    take_in_a_twin: 60,
+    believe_any_table: 60,
+    lose_patience: 60,
+}
+"""Each bug with the number of seeds within which it is found."""
+
+
+@cache
+def is_sound(seed: int) -> bool:
+    """Return whether a seed finds nothing in what ships; called only while nothing is planted."""
+    run_seed(seed, PEERS)
+    return True
+
+
+def finds(seed: int) -> bool:
+    try:
+        run_seed(seed, PEERS)
+    except AssertionError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
+def test_a_planted_bug_is_found(plant: Planting) -> None:
+    seeds = range(PLANTED[plant])
+    with pytest.MonkeyPatch.context() as patch:
+        plant(patch)
+        found = next((seed for seed in seeds if finds(seed)), None)
+    assert found is not None, f"{plant.__name__} is not found within {len(seeds)} seeds"
+    assert all(is_sound(seed) for seed in range(found + 1))

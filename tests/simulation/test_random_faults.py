@@ -1,0 +1,54 @@
+"""Seeds drawn at random: whatever befalls a job, everybody hears of it in time, and afterwards it comes up again."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from .campaign import Summary, replay_command, run_seeds
+from .scenario import KINDS
+
+PEERS = 50
+AT_ONCE = 100
+
+
+def run(seeds: range, num_clients: int) -> Summary:
+    """Run seeds; fails with the history of the first that fails."""
+    summary = Summary()
+    for part in run_seeds(seeds, num_clients):
+        summary.merge(part)
+        for failure in part.failures:
+            again = f"All that happens: {replay_command(failure.seed, num_clients)}"
+            pytest.fail(f"seed {failure.seed}: {failure.what}\n{failure.history}\n{again}", pytrace=False)
+    return summary
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first_seed", range(0, 1000, AT_ONCE))
+def test_a_thousand_seeds_of_50_peers(first_seed: int) -> None:
+    assert run(range(first_seed, first_seed + AT_ONCE), PEERS).seeds == AT_ONCE
+
+
+@pytest.mark.parametrize("num_clients", [2, 3, 4, 7])
+def test_small_jobs(num_clients: int) -> None:
+    assert run(range(300), num_clients).seeds == 300
+
+
+def test_every_fault_strikes_and_every_outcome_is_seen() -> None:
+    summary = run(range(500), 8)
+    assert summary.faults.keys() == set(KINDS)
+    assert summary.outcomes.keys() >= {
+        "ConfigurationError",
+        "CoordinatorLostError",
+        "DeviceInitializationError",
+        "KeyboardInterrupt",
+        "PeerFailedError",
+        "RegistrationRefusedError",
+        "RendezvousTimeoutError",
+        "TopologyError",
+        "killed or stopped",
+        "left in order",
+        "left without some",
+    }
+    assert Counter(summary.outcomes).total() > 500 * 7
