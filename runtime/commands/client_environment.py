@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+
+from ...transport.listening import free_ports
 
 __all__ = ["IDENTITY", "client_environment", "free_addresses"]
 
@@ -25,11 +25,7 @@ IDENTITY = (
 
 def free_addresses(count: int) -> tuple[str, ...]:
     """Return `count` loopback addresses whose ports are free at this moment, all different."""
-    with ExitStack() as sockets:
-        held = [sockets.enter_context(socket.socket()) for _ in range(count)]
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        return tuple(f"127.0.0.1:{one.getsockname()[1]}" for one in held)
+    return tuple(f"127.0.0.1:{port}" for port in free_ports(count))
 
 
 def client_environment(environ: Mapping[str, str], addresses: Sequence[str], client_id: int) -> dict[str, str]:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bringup.runtime.commands.bench.host import Host
-from bringup.runtime.commands.bench.release import Outcome, Plan, free_ports
+from bringup.runtime.commands.bench.release import Outcome, Plan
 from bringup.runtime.commands.bench.startup import Settings, plan_run
+from bringup.transport.listening import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +71,7 @@ def carry_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Carry:
     def carry_out(
         attribute: str, *, spawn: str = "fork", timeout: float = 60.0, early: tuple[int, ...] = ()
     ) -> Outcome:
-        plan = Plan(free_ports(3), (2, 0, 1), early, 0.01, timeout)
+        plan = Plan(tuple(free_ports(3)), (2, 0, 1), early, 0.01, timeout)
         with Host(f"bench_libraries:{attribute}", spawn, environment) as host:
             return host.run(plan)
 
@@ -92,7 +93,7 @@ def test_three_clients_are_released_and_timed(
 def test_a_host_carries_out_plan_after_plan(tmp_path: Path, carry_out: Carry) -> None:
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     with Host("bench_libraries:TRIVIAL", "fork", environment) as host:
-        outcomes = [host.run(Plan(free_ports(count), tuple(range(count)))) for count in (1, 3, 2)]
+        outcomes = [host.run(Plan(tuple(free_ports(count)), tuple(range(count)))) for count in (1, 3, 2)]
 
     assert [outcome.failure for outcome in outcomes] == [None] * 3
 

@@ -13,7 +13,7 @@ from bringup import __version__
 from bringup.errors import BringupError, ConfigurationError
 from bringup.runtime.commands import main as command_line
 
-COMMANDS = ("run", "demo", "resolve", "bench")
+COMMANDS = ("run", "demo", "resolve", "topology", "bench")
 HEAVY = ("numpy", "grpc", "rich", "aiohttp", "asyncio")
 
 

@@ -1,17 +1,24 @@
-"""`bringup bench`: how fast this machine brings jobs up, beside other libraries."""
+"""`bringup bench`: how fast jobs come up on this machine, and hear of failures, beside other libraries.
+
+Nothing is imported here but what lists the commands: the processes that are measured load as little as they can.
+"""
 
 from __future__ import annotations
 
 import click
 
-from .startup import startup_command
+from ..lazy_group import Entry, LazyGroup
 
 __all__ = ["bench"]
 
+_COMMANDS = {
+    "startup": Entry("startup", "startup_command", "Time the start-up of jobs on this machine's loopback."),
+    "failure": Entry("failure", "failure_command", "Time until every survivor of a fault is told, and of whom."),
+    "services": Entry("services.command", "services_command", "Time the key-value store and the barriers."),
+    "topology": Entry("topology", "topology_command", "Time a large job's topology, its mesh and its rings."),
+}
 
-@click.group()
+
+@click.group(cls=LazyGroup, package=__package__, entries=_COMMANDS)
 def bench() -> None:
     """Measure bringup on this machine."""
-
-
-bench.add_command(startup_command)

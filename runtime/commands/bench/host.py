@@ -13,10 +13,11 @@ import threading
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from .release import Outcome, Plan, carry_out, tail
-from .station import interpreter, library_of
+from .clients import tail
+from .release import Outcome, Plan, conduct
+from .station import find, interpreter, library_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,22 +26,21 @@ if TYPE_CHECKING:
 
 def run_host() -> None:
     """Entry of a host: one plan a line on standard input, one outcome a line on standard output."""
-    spec, spawn = sys.argv[1:]
+    conductor, library, spawn = sys.argv[1:]
+    conduct = find(conductor)
     with os.fdopen(os.dup(1), "w", buffering=1) as outcomes:
         os.dup2(2, 1)  # so that what the libraries print does not come between the outcomes
         if spawn == "fork":
-            library_of(spec).load()
+            library_of(library).load()
             gc.freeze()  # a collection in a client would copy the pages it shares with the host
         threads = _threads()
         for line in sys.stdin:
             outcome = (
-                carry_out(spec, Plan(**json.loads(line)), spawn == "fork")
+                conduct(library, json.loads(line), spawn == "fork")
                 if threads == 1
-                else Outcome(
-                    None, f"the library runs {threads - 1} threads once imported: measure it with --spawn exec"
-                )
+                else {"failure": f"the library runs {threads - 1} threads once imported: measure it with --spawn exec"}
             )
-            print(json.dumps(asdict(outcome)), file=outcomes)
+            print(json.dumps(outcome), file=outcomes)
 
 
 def _threads() -> int:
@@ -55,10 +55,14 @@ class Host:
         library: `module:attribute` of the `Library` that is measured.
         spawn: `fork` or `exec`: how the clients are started.
         environment: The host's and its clients' environment.
+        conductor: `module:attribute` of what carries a plan out there: it gets the library, the plan as JSON gives it
+            back, and whether to fork, and returns the outcome, for JSON.
     """
 
-    def __init__(self, library: str, spawn: str, environment: Mapping[str, str]) -> None:
-        self._arguments = interpreter(f"{__name__}:run_host", library, spawn)
+    def __init__(
+        self, library: str, spawn: str, environment: Mapping[str, str], conductor: str = f"{conduct.__module__}:conduct"
+    ) -> None:
+        self._arguments = interpreter(f"{__name__}:run_host", conductor, library, spawn)
         self._environment = dict(environment)
 
     def __enter__(self) -> Self:
@@ -83,13 +87,18 @@ class Host:
         self._stderr.close()
 
     def run(self, plan: Plan) -> Outcome:
-        """Carry one run out; bounded by the plan's own timeouts."""
+        """Carry one run of a start-up out; bounded by the plan's own timeouts."""
+        return Outcome(**self.ask(asdict(plan)))
+
+    def ask(self, plan: Mapping[str, Any]) -> dict[str, Any]:
+        """Have one plan carried out; the outcome is `{"failure": why}` where the host could not even try."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps(asdict(plan)) + "\n")
+            self._process.stdin.write(json.dumps(plan) + "\n")
             self._process.stdin.flush()
         line = self._process.stdout.readline()
         if line:
-            return Outcome(**json.loads(line))
-        return Outcome(None, f"the host ended with status {self._process.wait()}{tail(self._stderr)}")
+            outcome: dict[str, Any] = json.loads(line)
+            return outcome
+        return {"failure": f"the host ended with status {self._process.wait()}{tail(self._stderr)}"}

@@ -52,21 +52,22 @@ class Ran(Protocol):
 
 def as_object(row: Row) -> dict[str, object]:
     """The row with its raw samples and its statistics, which are `None` where no run came up."""
-    return asdict(row) | _statistics(row.seconds)
+    return asdict(row) | statistics_of(row.seconds)
 
 
-def _statistics(seconds: Sequence[float]) -> dict[str, float | None]:
+def statistics_of(seconds: Sequence[float]) -> dict[str, float | None]:
+    """The median and the extremes of samples, `None` where there are none."""
     if not seconds:
         return {"median": None, "min": None, "max": None, "max_over_median": None}
     median = statistics.median(seconds)
     return {"median": median, "min": min(seconds), "max": max(seconds), "max_over_median": max(seconds) / median}
 
 
-def introduce(facts: Mapping[str, Any], *, err: bool) -> None:
+def introduce(what: str, facts: Mapping[str, Any], *, err: bool) -> None:
     """Say what is about to run, on what, and what is left out and why."""
     machine = facts["machine"]
     echo = partial(click.echo, err=err)
-    echo(f"seed {facts['seed']}, {facts['runs']} runs, start order {facts['start_order']}, clients by {facts['spawn']}")
+    echo(what)
     echo(f"{machine['cpus']} x {machine['cpu']}, {machine['kernel']}, load {machine['load_average'][0]:.2f}")
     echo(", ".join(f"{name} {version}" for name, version in facts["versions"].items()))
     for library, why in facts["absent"].items():

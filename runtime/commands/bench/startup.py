@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from ....transport.listening import free_ports
 from .host import Host
+from .options import clients_parser, make_progress
 from .peers import BRINGUP, LIBRARIES, client_environment, spec, without_settings
-from .release import Plan, free_ports
+from .release import Plan
 from .report import Row, as_object, introduce, machine_facts, process_table, startup_table, versions_of
 from .single import measure_process
 
@@ -52,7 +53,7 @@ def plan_run(settings: Settings, clients: int, rng: random.Random) -> Plan:
         early = tuple(range(1, clients))
     elif settings.start_order == "coordinator-first" and clients > 1:
         early = (0,)
-    return Plan(free_ports(clients), tuple(order), early, settings.offset, settings.timeout)
+    return Plan(tuple(free_ports(clients)), tuple(order), early, settings.offset, settings.timeout)
 
 
 def measure_startup(
@@ -83,15 +84,8 @@ def measure_startup(
     return rows
 
 
-def _parse_clients(_context: click.Context, _parameter: click.Parameter, value: str) -> tuple[int, ...]:
-    parts = value.split(",")
-    if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
-        raise click.BadParameter(f"{value!r} is not a list of numbers of clients; write for example 4,16,64")
-    return tuple(int(part) for part in parts)
-
-
 @click.command("startup")
-@click.option("--clients", default="4,16,64", callback=_parse_clients, show_default=True, help="Numbers of clients.")
+@click.option("--clients", default="4,16,64", callback=clients_parser(1), show_default=True, help="Numbers of clients.")
 @click.option("--runs", default=20, type=click.IntRange(min=1), show_default=True, help="Runs of each row.")
 @click.option(
     "--timeout",
@@ -140,7 +134,8 @@ def startup_command(only: tuple[str, ...], as_json: bool, seed: int | None, **op
         "versions": versions_of(present.values()),
         "absent": absent,
     }
-    introduce(facts, err=as_json)
+    how = f"start order {settings.start_order}, clients by {settings.spawn}"
+    introduce(f"seed {seed}, {settings.runs} runs, {how}", facts, err=as_json)
     startup, process = _measure(settings, present)
     if as_json:
         click.echo(
@@ -153,17 +148,15 @@ def startup_command(only: tuple[str, ...], as_json: bool, seed: int | None, **op
 
 
 def _measure(settings: Settings, libraries: Mapping[str, Measured]) -> tuple[list[Row], list[Row]]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    console = Console(stderr=True)
     total = settings.runs * (len(settings.clients) * len(libraries) + (BRINGUP in libraries.values()))
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with make_progress() as progress:
         task = progress.add_task("starting", total=total)
 
         def ran(row: Row, failure: str | None) -> None:
             progress.update(task, advance=1, description=f"{row.clients} clients")
             if failure is not None:
                 line = f"{row.library}, {row.clients} client{'s' * (row.clients > 1)}, {row.what}: failed: {failure}"
-                console.print(line, markup=False, highlight=False, soft_wrap=True)
+                progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
         startup = measure_startup(settings, libraries, client_environment(os.environ), ran)
         if BRINGUP not in libraries.values():

@@ -7,21 +7,28 @@ import json
 import os
 import sys
 import time
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
 
 LOOPBACK = "127.0.0.1"
 LAST_MESSAGE = "left"
-LONGEST_MESSAGE = 65536
 _LONGEST_ERROR = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where one client stands in a run: its id, and the loopback port of every client."""
+    """Where one client stands in a run.
+
+    Attributes:
+        client_id: Which client it is.
+        ports: The loopback port of every client.
+        orders: What else it is told, for JSON.
+    """
 
     client_id: int
     ports: tuple[int, ...]
+    orders: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def num_clients(self) -> int:
@@ -42,27 +49,28 @@ class Station:
 
     def ready(self) -> None:
         """Say that all imports are done, and wait at the gate."""
-        self._send("ready", None)
+        self.say("ready", None)
         os.read(self._gate, 1)
 
     def returned(self) -> None:
         """Stamp the moment at which the measured call returned."""
-        self._send("returned", time.monotonic())
+        self.say("returned", time.monotonic())
 
     def wait_until_told(self) -> None:
-        """Block until all clients of the run have returned."""
+        """Block until the host opens the last gate."""
         os.read(self._leave, 1)
 
     def left(self) -> None:
         """Say that the client has shut its library down."""
-        self._send(LAST_MESSAGE, None)
+        self.say(LAST_MESSAGE, None)
 
     def failed(self, error: BaseException) -> None:
         """Say what went wrong, in one line."""
-        self._send("failed", f"{type(error).__name__}: {error}"[:_LONGEST_ERROR])
+        self.say("failed", f"{type(error).__name__}: {error}"[:_LONGEST_ERROR])
 
-    def _send(self, kind: str, value: object) -> None:
-        os.write(self._reports, json.dumps([kind, value]).encode())
+    def say(self, kind: str, value: object) -> None:
+        """Send the host a message; `value` is for JSON."""
+        os.write(self._reports, json.dumps([kind, value]).encode() + b"\n")
 
 
 class Library(Protocol):
@@ -75,11 +83,16 @@ class Library(Protocol):
         """Bring one client up, report `returned`, wait until told, leave."""
 
 
-def library_of(spec: str) -> Library:
-    """Import a library's record by its name, `module:attribute`."""
+def find(spec: str) -> Any:
+    """Import what has the name `module:attribute`."""
     module, _, attribute = spec.partition(":")
-    found: Library = getattr(importlib.import_module(module), attribute)
-    return found
+    return getattr(importlib.import_module(module), attribute)
+
+
+def library_of(spec: str) -> Library:
+    """Import a library's record by its name."""
+    library: Library = find(spec)
+    return library
 
 
 def attend(spec: str, place: Place, station: Station) -> None:
@@ -106,11 +119,12 @@ def execute(spec: str, place: Place, descriptors: tuple[int, int, int]) -> None:
     """Turn this process into a client that is a fresh interpreter."""
     for descriptor in descriptors:
         os.set_inheritable(descriptor, True)
-    arguments = [spec, str(place.client_id), json.dumps(place.ports), *map(str, descriptors)]
+    arguments = [spec, json.dumps(asdict(place)), *map(str, descriptors)]
     os.execv(sys.executable, interpreter(f"{__name__}:run_client", *arguments))
 
 
 def run_client() -> None:
     """Entry of a client that is a fresh interpreter; its arguments are those that `execute` gives."""
-    spec, client_id, ports, *descriptors = sys.argv[1:]
-    attend(spec, Place(int(client_id), tuple(json.loads(ports))), Station(*map(int, descriptors)))
+    spec, place, *descriptors = sys.argv[1:]
+    client_id, ports, orders = json.loads(place).values()
+    attend(spec, Place(client_id, tuple(ports), orders), Station(*map(int, descriptors)))
