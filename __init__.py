@@ -34,10 +34,11 @@ if TYPE_CHECKING:
     from .runtime.configuration.options import Options as Options
     from .runtime.initialize import current as current
     from .runtime.initialize import initialize as initialize
-    from .runtime.machines.topology import Topology as Topology
     from .runtime.records import Device as Device
     from .runtime.records import Member as Member
     from .runtime.system import System as System
+    from .runtime.topology.mesh import Mesh as Mesh
+    from .runtime.topology.topology import Topology as Topology
     from .transport.messages import Span as Span
 
 __version__ = "0.1.0"
@@ -65,10 +66,11 @@ _HOMES = {
     ),
     "devices.base": ("CoreLocation",),
     "runtime.initialize": ("current", "initialize"),
-    "runtime.machines.topology": ("Topology",),
     "runtime.configuration.options": ("Options",),
     "runtime.records": ("Device", "Member"),
     "runtime.system": ("System",),
+    "runtime.topology.mesh": ("Mesh",),
+    "runtime.topology.topology": ("Topology",),
     "transport.messages": ("Span",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Callable, Coroutine, Sequence
+import contextlib
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from functools import cached_property, partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -11,12 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import BringupError, PeerFailedError
+from .blocking_kv import SyncKeyValueStore
 from .client import ACTIVE, Client
 from .configuration.options import Options
 from .configuration.plan import OnFailure
 from .drivers.peer import CoordinationPeer
 from .initialize import not_up, resolve_client
-from .system import SystemFacts, check_out
+from .system import System, SystemFacts, check_out
 
 __all__ = ["SyncSystem", "current", "initialize"]
 
@@ -111,10 +114,36 @@ class SyncSystem(SystemFacts):
         out[...] = result
         return out
 
-    def barrier(self, name: str, *, timeout: float | None = None) -> None:
+    @cached_property
+    def kv(self) -> SyncKeyValueStore:
+        """See `System.kv`."""
+        return SyncKeyValueStore(System(self._client, self._up).kv, self._run)
+
+    def barrier(self, name: str, *, client_ids: Iterable[int] | None = None, timeout: float | None = None) -> None:
         """See `System.barrier`."""
-        self._check_services("barrier()")
-        self._call(lambda peer: peer.barrier(name, timeout))
+        self._run(lambda: System(self._client, self._up).barrier(name, client_ids=client_ids, timeout=timeout))
+
+    def live_clients(self) -> tuple[int, ...]:
+        """See `System.live_clients`."""
+        return self._run(lambda: System(self._client, self._up).live_clients())
+
+    @contextlib.contextmanager
+    def live(self, client_ids: Iterable[int] | None = None) -> Iterator[tuple[int, ...]]:
+        """See `System.live`."""
+        live = System(self._client, self._up).live(client_ids)
+        ids = self._run(lambda: live.__aenter__())
+        try:
+            yield ids
+        except BaseException as error:
+            if not self._run(partial(live.__aexit__, type(error), error, error.__traceback__)):
+                raise
+        else:
+            self._run(lambda: live.__aexit__(None, None, None))
+
+    def reached_preemption_point(self, step: int) -> bool:
+        """See `System.reached_preemption_point`."""
+        answer = self._reached(step)
+        return answer if isinstance(answer, bool) else answer.result()
 
     def wait_failed(self) -> PeerFailedError:
         """See `System.wait_failed`."""
@@ -144,6 +173,10 @@ class SyncSystem(SystemFacts):
             self.shutdown()
         else:
             _abort(self._client, error)
+
+    def _run(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run on the runtime's loop what a `System` would do on its caller's."""
+        return self._call(lambda _: make())
 
     def _call(self, make: Callable[[CoordinationPeer], Coroutine[Any, Any, T]], timeout: float | None = None) -> T:
         future = self._client.submit(make)

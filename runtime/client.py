@@ -25,13 +25,17 @@ from ..transport.addresses import Address
 from ..transport.ports import Network
 from .active import Slot
 from .configuration.plan import Plan
+from .descriptors import check_descriptors
 from .drivers.coordinator import CoordinatorDriver
 from .drivers.peer import CoordinationPeer
+from .drivers.service_server import ServiceServer
 from .latch import Latch
 from .machines import events as ev
 from .machines.coordinator import CoordinatorConfig, CoordinatorMachine
 from .machines.peer import PeerConfig, PeerMachine
+from .machines.services import Services
 from .progress import show_progress
+from .services import ServiceClient
 from .signals import TerminationNotice
 from .thread import RuntimeThread
 
@@ -45,6 +49,9 @@ EXIT_STATUS = 70
 """What a process ends with when its job fails and `on_failure` is `exit`, as jax's client does."""
 
 _GOODBYE_TIMEOUT = 3.0
+# Measured: an event loop, gRPC, a listener, a connection and two links; on client 0 a connection and services for each.
+_DESCRIPTORS = 28
+_DESCRIPTORS_PER_CLIENT = 2
 
 
 class Client:
@@ -66,7 +73,18 @@ class Client:
         self._abort_error: BaseException | None = None
         self._thread: RuntimeThread | None = None
         self._pid = os.getpid()
+        self._is_noticed = False
         self._termination = TerminationNotice(self._at_termination)
+        self.services = ServiceClient(lambda deliver: self._up_peer.service_way(deliver), self._address_of)
+
+    @property
+    def _up_peer(self) -> CoordinationPeer:
+        assert self.peer is not None
+        return self.peer
+
+    def _address_of(self, client_id: int) -> str:
+        up = self.settled.value
+        return "" if up is None else up.members[client_id].address
 
     # Its life.
 
@@ -77,6 +95,11 @@ class Client:
             AlreadyInitializedError: another client is active in this process.
         """
         ACTIVE.claim(self)
+        try:
+            check_descriptors(self._descriptors_needed, f"client {self.job.client_id}")
+        except BringupError:
+            ACTIVE.release(self)
+            raise
         if not self.job.is_loopback:
             _log.warning(
                 "the peers of this job talk without authentication or encryption (insecure=True): "
@@ -92,6 +115,11 @@ class Client:
         self._termination.install()
 
     @property
+    def _descriptors_needed(self) -> int:
+        clients_served = self.job.num_clients if self.job.client_id == 0 else 0
+        return _DESCRIPTORS + _DESCRIPTORS_PER_CLIENT * clients_served
+
+    @property
     def phase(self) -> str:
         """The phase it is in."""
         return "starting" if self.peer is None else self.peer.machine.phase
@@ -102,8 +130,13 @@ class Client:
 
     @property
     def is_over(self) -> bool:
-        """Whether its thread has ended."""
-        return self._thread is not None and self._thread.finished.is_set
+        """Whether its thread has ended, or this is a forked child, which has no such thread and no part in the job."""
+        return self.is_forked or (self._thread is not None and self._thread.finished.is_set)
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this process was forked from that of the client."""
+        return os.getpid() != self._pid
 
     async def wait_over(self) -> None:
         """Wait until its thread has ended. Cancelling is safe."""
@@ -116,6 +149,8 @@ class Client:
 
     def abort(self, error: BaseException) -> None:
         """End it, whatever it is doing; the other clients are told of `error`."""
+        if self.is_forked:
+            return
         if self._thread is None:
             self._abort_error = error  # it is just starting, in another thread
         else:
@@ -123,6 +158,8 @@ class Client:
 
     async def finish(self) -> None:
         """Wait until it has ended and nothing of it is left; a cancellation is kept until then."""
+        if self.is_forked:
+            return
         cancelled: asyncio.CancelledError | None = None
         while not self._running.finished.is_set:
             try:
@@ -135,6 +172,8 @@ class Client:
 
     def finish_blocking(self) -> None:
         """Block until it has ended and nothing of it is left."""
+        if self.is_forked:
+            return
         self._running.finished.wait_blocking()
         self._running.join()
 
@@ -154,6 +193,8 @@ class Client:
         """Run on the runtime's loop what `make` returns."""
         assert self.peer is not None
         try:
+            if self.is_forked:
+                raise RuntimeError("this process has no such loop")
             return self._running.call(self._guard(make, self.peer))
         except RuntimeError:
             future: concurrent.futures.Future[T] = concurrent.futures.Future()
@@ -162,6 +203,11 @@ class Client:
 
     def end(self) -> BaseException:
         """Return a fresh exception that says why it ended."""
+        if self.is_forked:
+            return NotInitializedError(
+                f"this process was forked from process {self._pid}, and has no part in its job: "
+                "start clients as processes of their own"
+            )
         error = self.failed.value
         return NotInitializedError("the system was shut down") if error is None else fresh(error)
 
@@ -199,6 +245,7 @@ class Client:
 
     async def _watch_failure(self) -> None:
         error = await self.failed.wait()
+        self._end_calls()
         on_failure = self.plan.on_failure
         if not self.settled.is_set or not isinstance(error, BringupError) or on_failure == "raise":
             return
@@ -215,31 +262,46 @@ class Client:
         if failure is not None:
             _log.critical("the runtime of client %d failed", self.job.client_id, exc_info=failure)
             self.failed.set(BringupError(f"internal error in the runtime of client {self.job.client_id}: {failure!r}"))
+        self._end_calls()
         if self.settled.value is None:
             ACTIVE.release(self)
         self.settled.set(None)
         atexit.unregister(self._at_exit)
         self._termination.remove()
 
+    def _end_calls(self) -> None:
+        self.services.end(self.end)
+        if self.peer is not None:
+            self.peer.preemption.end(self.end)
+
     def _at_exit(self) -> None:
         """An interpreter that ends without `shutdown()` still says goodbye."""
         self._say_goodbye(SystemExit("its interpreter ended without shutdown()"))
 
-    def _at_termination(self) -> None:
+    def _at_termination(self) -> bool:
+        """Take SIGTERM as the notice of a preemption where the program looks out for one; else say goodbye."""
+        preemption = self.peer.preemption if self.peer is not None else None
+        if preemption is not None and preemption.is_used and not self._is_noticed and not self.is_forked:
+            self._is_noticed = True
+            # Not here: this may have interrupted somebody who holds the lock.
+            return self._running.call_soon(preemption.announce, 0.0, "SIGTERM")
         self._say_goodbye(SystemExit("it was ended by SIGTERM"))
+        return False
 
     def _say_goodbye(self, error: BaseException) -> None:
-        if os.getpid() != self._pid:
-            return  # a forked child has no part in the job
+        if self.is_forked:
+            return
         self.abort(error)
         self._running.finished.wait_blocking(_GOODBYE_TIMEOUT)
 
     def _make_peer(self, backend: DeviceBackend) -> CoordinationPeer:
         options, job = self.plan.options, self.job
         network = None if job.num_clients == 1 else self._make_network()
-        coordinator = None
+        coordinator = services = None
         if job.client_id == 0:
-            coordinator = CoordinatorDriver(CoordinatorMachine(self._coordinator_config()), network, time.monotonic)
+            machine = CoordinatorMachine(self._coordinator_config())
+            coordinator = CoordinatorDriver(machine, network, time.monotonic)
+            services = self._make_services(machine) if self.plan.enable_coordination_service else None
         own = job.own_address
         return CoordinationPeer(
             PeerMachine(self._peer_config(), time.monotonic()),
@@ -252,6 +314,15 @@ class Client:
             device_timeout=options.device_timeout,
             health_interval=options.health_interval,
             clock=time.monotonic,
+            services=services,
+        )
+
+    def _make_services(self, coordinator: CoordinatorMachine) -> ServiceServer:
+        machine = Services(
+            self.job.num_clients, self.plan.options.kv_max_bytes, coordinator.whereabouts, coordinator.live
+        )
+        return ServiceServer(
+            machine, lambda sender: coordinator.is_member(sender.client_id, sender.incarnation), time.monotonic
         )
 
     def _make_network(self) -> Network:
@@ -263,6 +334,8 @@ class Client:
             loopback=self.job.is_loopback,
             bind_address=options.bind_address,
             ring_port=options.ring_port,
+            # A link must not break before heartbeats have told who is silent.
+            patience=options.heartbeat_timeout + 1.0,
         )
 
     def _coordinator_config(self) -> CoordinatorConfig:
@@ -272,6 +345,8 @@ class Client:
             job_id=secrets.token_hex(16),
             heartbeat_interval=self.plan.options.heartbeat_interval,
             heartbeat_timeout=self.plan.options.heartbeat_timeout,
+            stall_timeout=self.plan.options.stall_timeout,
+            has_services=self.plan.enable_coordination_service,
         )
 
     def _peer_config(self) -> PeerConfig:

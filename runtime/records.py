@@ -51,6 +51,10 @@ class Member:
         phase: the phase it last reported.
         health: `healthy`, or what is wrong with its devices.
         last_heartbeat_age: seconds since the coordinator is known to have heard it; exact to a heartbeat interval.
+        step: where its program last said that it is (`report_progress`); `None` where it never did. In a job of more
+            than 16 clients those furthest behind are current.
+        step_age: seconds since it got there.
+        reconnects: how often its connection to the coordinator broke, and was restored in time.
     """
 
     client_id: int
@@ -61,6 +65,9 @@ class Member:
     phase: str
     health: str
     last_heartbeat_age: float
+    step: int | None
+    step_age: float | None
+    reconnects: int
 
 
 def devices_of(table: CoreTable, kinds: Sequence[KindRun], device_type: str, job_name: str) -> tuple[Device, ...]:

@@ -12,7 +12,7 @@ __all__ = ["TerminationNotice"]
 
 
 class TerminationNotice:
-    """While installed, SIGTERM calls `notice` and then does what it does by default.
+    """While installed, SIGTERM calls `notice`, and then, unless that returns true, does what it does by default.
 
     A handler of the user's own is left alone, and so is everything where this is not the main thread: only there can
     Python install one.
@@ -21,7 +21,7 @@ class TerminationNotice:
         notice: called in the main thread; must be bounded.
     """
 
-    def __init__(self, notice: Callable[[], None]) -> None:
+    def __init__(self, notice: Callable[[], bool]) -> None:
         self._notice = notice
         self._installed = False
 
@@ -46,8 +46,8 @@ class TerminationNotice:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self._installed and self._notice():
+            return
+        self._installed = False
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        if self._installed:
-            self._installed = False
-            self._notice()
         os.kill(os.getpid(), number)

@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import contextlib
 import logging
+from collections.abc import AsyncIterator, Iterable
 from functools import cached_property
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import BringupError, ConfigurationError, PeerFailedError
 from ..transport.messages import Span
-from .client import ACTIVE, Client
+from ..transport.service_messages import ListLive
+from .client import ACTIVE, Client, fresh
 from .drivers.peer import CoordinationPeer
+from .kv import KeyValueStore
 from .machines.events import Up
 from .machines.ids import format_ids
-from .machines.topology import Topology
 from .records import Device, Member, devices_of
+from .services import barrier_request, clients_of
+
+if TYPE_CHECKING:
+    from .topology.topology import Topology
 
 __all__ = ["System", "SystemFacts", "check_out"]
 
 _log = logging.getLogger("bringup")
+
+_LIVE_BARRIER = "bringup/live"
 
 
 class SystemFacts:
@@ -80,6 +90,8 @@ class SystemFacts:
     @cached_property
     def topology(self) -> Topology | None:
         """Where all devices sit, or `None` where they have no location."""
+        from .topology.topology import Topology  # when it is asked for: not every job pays for loading it
+
         table = self._up.table
         return None if table.locations is None else Topology.of_locations(table.counts, table.locations)
 
@@ -91,6 +103,7 @@ class SystemFacts:
         members: list[Member] = []
         for info in self._up.members:
             update = machine.update_of(info.client_id)
+            step, step_age = machine.step_of(info.client_id, now) or (None, None)
             members.append(
                 Member(
                     client_id=info.client_id,
@@ -101,9 +114,43 @@ class SystemFacts:
                     phase="ready" if update is None else str(update.phase),
                     health="healthy" if update is None or update.healthy else update.health,
                     last_heartbeat_age=machine.age_of(info.client_id, now),
+                    step=step,
+                    step_age=step_age,
+                    reconnects=0 if update is None else update.reconnects,
                 )
             )
         return tuple(members)
+
+    def report_progress(self, step: int) -> None:
+        """Say that this client's program has got to a step: `members` and errors then tell who is behind, by how much.
+
+        Cheap, waits for nothing, and may be called from any thread. With `options.stall_timeout` on client 0, a client
+        that stays at one step for so long, without waiting for others in a collective or barrier, has failed.
+
+        Args:
+            step: 0 or more; a step that is reported again is no progress.
+
+        Raises:
+            ConfigurationError: it is no such number.
+            PeerFailedError: the job has failed.
+        """
+        self._peer.report_progress(step)
+
+    def announce_preemption(self, deadline: float = 0.0, reason: str = "announce_preemption()") -> None:
+        """Say that this client is to be taken: see `reached_preemption_point`. Waits for nothing; from any thread.
+
+        Args:
+            deadline: seconds until then; all save 15 minutes before, or as soon as they can.
+            reason: for the logs of all.
+        """
+        self._check_services("announce_preemption()")
+        self._peer.preemption.announce(float(deadline), str(reason))
+
+    def _reached(self, step: int) -> concurrent.futures.Future[bool] | bool:
+        self._check_services("reached_preemption_point()")
+        if isinstance(step, bool) or not isinstance(step, int) or step < 0:
+            raise ConfigurationError(f"reached_preemption_point(step={step!r}): a step is a whole number, 0 or more")
+        return self._peer.preemption.reached(step)
 
     @property
     def failure(self) -> PeerFailedError | None:
@@ -126,10 +173,13 @@ class SystemFacts:
         return self._client.peer
 
     def _check_services(self, what: str) -> None:
+        who = None if self._up.has_services else "client 0"
         if not self._client.plan.enable_coordination_service:
+            who = "this client"
+        if who is not None:
             raise ConfigurationError(
-                f"{what} needs the coordination service, which this client switched off "
-                "(enable_coordination_service=False): initialize with it on"
+                f"{what} needs the coordination services, which {who} switched off "
+                "(enable_coordination_service=False): initialize with them on"
             )
 
     def _warn_of_missing(self, missing: tuple[int, ...]) -> None:
@@ -191,22 +241,80 @@ class System(SystemFacts):
         out[...] = result
         return out
 
-    async def barrier(self, name: str, *, timeout: float | None = None) -> None:
+    @cached_property
+    def kv(self) -> KeyValueStore:
+        """The key-value store that all clients of the job share."""
+        self._check_services("kv")
+        return KeyValueStore(self._client.services, self._peer.waiting)
+
+    async def barrier(
+        self, name: str, *, client_ids: Iterable[int] | None = None, timeout: float | None = None
+    ) -> None:
         """Wait until all clients have come to barrier `name`. Names can be used again.
 
-        A call that is cancelled counts as having come: the others are released, and this client cannot come to the same
-        name again until they are.
+        Cancelling is safe: this client has not come then, and comes to the same round with its next call.
 
         Args:
-            name: of the barrier.
+            name: of the barrier, at most 1 KiB.
+            client_ids: who takes part, this client among them; `None` for all. All must say the same.
             timeout: seconds, or `None`; the first to come sets the deadline of all.
 
         Raises:
-            BarrierTimeoutError: says who did not come.
+            BarrierTimeoutError: says who did not come, and where they are.
+            CollectiveMismatchError: another client names other participants.
             PeerFailedError: another client failed.
         """
         self._check_services("barrier()")
-        await self._client.call(lambda peer: peer.barrier(name, timeout))
+        request = barrier_request(name, client_ids, timeout, self.client_id)
+        with self._peer.waiting():
+            await self._client.services.call(request)
+
+    async def live_clients(self) -> tuple[int, ...]:
+        """Return the clients that the coordinator holds alive now.
+
+        Raises:
+            PeerFailedError: one has failed, and with it the job.
+        """
+        self._check_services("live_clients()")
+        return clients_of(await self._client.services.call(ListLive))
+
+    @contextlib.asynccontextmanager
+    async def live(self, client_ids: Iterable[int] | None = None) -> AsyncIterator[tuple[int, ...]]:
+        """Do something that all of some clients do, or none; yields who they are. They meet before and after.
+
+        Either the block ends without an exception on all of them, or it raises `PeerFailedError` on all that are left,
+        also where the block itself has raised something as a consequence. As jax's `live_devices` does it.
+
+        Args:
+            client_ids: who takes part, this client among them; `None` for all.
+        """
+        ids = tuple(range(self.num_clients)) if client_ids is None else tuple(sorted(set(client_ids)))
+        await self.barrier(_LIVE_BARRIER, client_ids=ids)
+        try:
+            yield ids
+        except Exception as error:
+            if (failure := self.failure) is not None:
+                raise fresh(failure) from error
+            raise
+        await self.barrier(_LIVE_BARRIER, client_ids=ids)
+
+    async def reached_preemption_point(self, step: int) -> bool:
+        """Say that this client's program has got to a step, and return whether it is the one at which all are to save.
+
+        Call it once for each step, on every client. A SIGTERM to any client, or its `announce_preemption`, lets all
+        agree on one step that none has passed: there it is true on all of them, and nowhere else. Only while they agree
+        does a call wait for the others. While a program calls this, SIGTERM is such a notice, the first time; a program
+        that does not call it is ended by SIGTERM as ever.
+
+        Args:
+            step: 0 or more, counted up by one.
+
+        Raises:
+            ConfigurationError: it is no such number.
+            PeerFailedError: another client failed.
+        """
+        answer = self._reached(step)
+        return answer if isinstance(answer, bool) else await asyncio.wrap_future(answer)
 
     async def wait_failed(self) -> PeerFailedError:
         """Wait until the job fails, and return why; cancelling is safe.

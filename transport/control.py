@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Awaitable, Callable
 from typing import Any
-
-# gRPC's core reports every connection that a failing peer drops on stderr; a user who wants that sets the variable.
-os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-
-import grpc
-import grpc.aio
 
 from ..errors import ConfigurationError
 from .addresses import Address
 from .codec import MESSAGE_BYTES_MAX, MalformedMessageError, decode, encode
 from .credentials import Credentials
-from .dial import Endpoint, connect_patiently
+from .dial import Endpoint, connect_patiently, describe
+from .grpc_settings import grpc
 from .listening import check_free
 from .messages import Message
-from .ports import ChannelClosedError, DialReport, Session
+from .ports import ChannelClosedError, Connection, DialReport
 
-__all__ = ["GrpcServer", "connect_session"]
+__all__ = ["GrpcServer", "open_connection"]
 
 _log = logging.getLogger(__name__)
 
@@ -31,6 +25,8 @@ _SERVICE = "bringup.Coordinator"
 _METHOD = "Session"
 _CLIENT_MESSAGE_BYTES_MAX = 1024 * 1024
 _CLOSE_TIMEOUT = 1.0
+_HANDSHAKE_TIMEOUT = 5.0
+_REDIAL_DELAY = 0.05
 _STOP_GRACE = 0.5
 _FAILURES = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
 
@@ -62,7 +58,7 @@ _SERVER_OPTIONS = (
 )
 
 
-class _ServerSession:
+class _ServerConnection:
     def __init__(self, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
         self._context = context
         self._ended: str | None = None
@@ -84,19 +80,19 @@ class _ServerSession:
             _reraise_own_cancellation()
             raise ChannelClosedError("the stream broke") from None
         if data is grpc.aio.EOF:
-            raise ChannelClosedError("the client closed its session")
+            raise ChannelClosedError("the client closed its connection")
         return _decode(data)
 
     async def close(self) -> None:
         # The stream ends when the handler returns; until then nothing more is sent on it.
-        self._ended = self._ended or "the coordinator closed the session"
+        self._ended = self._ended or "the coordinator closed the connection"
 
 
 class GrpcServer:
     """The coordinator's gRPC server."""
 
-    def __init__(self, on_session: Callable[[Session], Awaitable[None]]) -> None:
-        self._on_session = on_session
+    def __init__(self, on_connection: Callable[[Connection], Awaitable[None]]) -> None:
+        self._on_session = on_connection
         self._server: grpc.aio.Server | None = None
         self._handlers: set[asyncio.Task[Any]] = set()
 
@@ -126,7 +122,7 @@ class GrpcServer:
             try:
                 credentials.add_port(server, str(endpoint))
             except RuntimeError as error:
-                return ConfigurationError(f"the coordinator cannot listen on {endpoint}: {error}")
+                return _refused(endpoint, error)
         return None
 
     async def close(self) -> None:
@@ -142,21 +138,21 @@ class GrpcServer:
             await asyncio.wait(self._handlers, timeout=_CLOSE_TIMEOUT)
 
     async def _handle(self, _requests: object, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
-        session = _ServerSession(context)
+        connection = _ServerConnection(context)
         task = asyncio.current_task()
         assert task is not None
         self._handlers.add(task)
         task.add_done_callback(self._handlers.discard)
         try:
-            await self._on_session(session)
+            await self._on_session(connection)
         except Exception:  # noqa: BLE001 - gRPC would send its text to the client
-            _log.exception("a session of the coordinator failed")
+            _log.exception("a connection of the coordinator failed")
             await context.abort(grpc.StatusCode.INTERNAL, "internal error of the coordinator")
         finally:
-            await session.close()
+            await connection.close()
 
 
-class _ClientSession:
+class _ClientConnection:
     def __init__(self, channel: grpc.aio.Channel, call: Any) -> None:
         self._channel = channel
         self._call = call
@@ -175,7 +171,7 @@ class _ClientSession:
             raise ChannelClosedError(await self._reason(error)) from None
         except asyncio.CancelledError:
             _reraise_own_cancellation()
-            raise ChannelClosedError("the session was closed") from None
+            raise ChannelClosedError("the connection was closed") from None
         if data is grpc.aio.EOF:
             raise ChannelClosedError(await self._reason(None))
         return _decode(data)
@@ -197,27 +193,45 @@ class _ClientSession:
 
     async def _reason(self, error: Exception | None) -> str:
         if not self._call.done():
-            return _describe(error) if error is not None else "the coordinator ended the session"
+            return _describe(error) if error is not None else "the coordinator ended the connection"
         code = await self._call.code()
         if code is grpc.StatusCode.OK:
-            return "the coordinator ended the session"
+            return "the coordinator ended the connection"
         return f"the connection to the coordinator broke: {await self._call.details() or code.name}"
 
 
-async def connect_session(address: Address, credentials: Credentials, report: DialReport) -> tuple[Session, str]:
+def _refused(endpoint: Endpoint, error: RuntimeError) -> ConfigurationError:
+    """Return why gRPC could not bind what was free a moment ago: the kernel knows who was quicker."""
+    try:
+        check_free([endpoint.host], endpoint.port, "the coordinator")
+    except ConfigurationError as taken:
+        return taken
+    return ConfigurationError(f"the coordinator cannot listen on {endpoint}: {error}")
+
+
+async def open_connection(
+    address: Address, credentials: Credentials, report: DialReport, *, expected: bool
+) -> tuple[Connection, str]:
     """See `Network.connect_coordinator`.
 
     The wait for a coordinator that is not up yet is spent on plain TCP connects: gRPC's own back-off would sleep
     through its start for up to a second or more.
     """
     while True:
-        endpoint, seen_from = await connect_patiently(address, report)
+        try:
+            endpoint, seen_from = await connect_patiently(address, report, give_up_when_refused=expected)
+        except ConnectionRefusedError as error:
+            raise ChannelClosedError(f"{address}: {describe(error)}") from None
         family = "ipv6" if ":" in endpoint.host else "ipv4"
         channel = credentials.open_channel(f"{family}:{endpoint}", _CHANNEL_OPTIONS)
         call: Any = channel.stream_stream(f"/{_SERVICE}/{_METHOD}")()
         try:
-            await call.wait_for_connection()
-            return _ClientSession(channel, call), seen_from
+            async with asyncio.timeout(_HANDSHAKE_TIMEOUT):
+                await call.wait_for_connection()
+            return _ClientConnection(channel, call), seen_from
+        except TimeoutError:
+            report(f"it accepts connections, and says nothing within {_HANDSHAKE_TIMEOUT:g} s")
+            await _to_its_end(channel.close())
         except _FAILURES as error:
             report(f"whoever listens there does not speak this protocol: {_describe(error)}")
             await _to_its_end(channel.close())
@@ -225,9 +239,6 @@ async def connect_session(address: Address, credentials: Credentials, report: Di
         except BaseException:
             await _to_its_end(channel.close())
             raise
-
-
-_REDIAL_DELAY = 0.05
 
 
 async def _to_its_end(awaitable: Awaitable[Any]) -> None:

@@ -6,8 +6,7 @@ import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import grpc
-import grpc.aio
+from .grpc_settings import grpc
 
 __all__ = ["INSECURE", "Credentials"]
 

@@ -91,15 +91,21 @@ def _deliver(found: asyncio.Future[list[Endpoint]], outcome: list[Endpoint] | OS
         found.set_result(outcome)
 
 
-async def connect_patiently(address: Address, report: Callable[[str], None]) -> tuple[Endpoint, str]:
+async def connect_patiently(
+    address: Address, report: Callable[[str], None], *, give_up_when_refused: bool = False
+) -> tuple[Endpoint, str]:
     """Try until something accepts TCP connections on `address`.
 
     Args:
         address: where.
         report: told why not yet, whenever the reason changes.
+        give_up_when_refused: whether to raise where nothing listens there.
 
     Returns:
         The endpoint that accepted, and the local IP address it was reached from.
+
+    Raises:
+        ConnectionRefusedError: as asked for.
     """
     started = time.monotonic()
     reason = ""
@@ -108,6 +114,8 @@ async def connect_patiently(address: Address, report: Callable[[str], None]) -> 
             endpoints = await lookup(address)
             return await _connect_any(endpoints)
         except OSError as error:
+            if give_up_when_refused and isinstance(error, ConnectionRefusedError):
+                raise
             if reason != (reason := describe(error)):
                 report(reason)
         await asyncio.sleep(retry_delay(time.monotonic() - started))

@@ -24,6 +24,7 @@ class Purpose(enum.IntEnum):
 
     LINK = 1
     PROBE = 2
+    SERVICES = 3
 
 
 class Status(enum.IntEnum):
@@ -35,6 +36,7 @@ class Status(enum.IntEnum):
     OTHER_NEIGHBOUR = 4
     NOT_ADDRESSED = 5
     ALREADY_LINKED = 6
+    NO_SERVICES = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,8 @@ class Hello:
             return Status.OTHER_JOB
         if self.receiver != own:
             return Status.NOT_ADDRESSED
+        if self.purpose is Purpose.SERVICES:
+            return Status.ACCEPTED
         return Status.ACCEPTED if self.sender == left else Status.OTHER_NEIGHBOUR
 
 

@@ -13,8 +13,7 @@ __all__ = ["TcpLink"]
 
 _SPILL_BYTES = 64 * 1024
 _SEND_SLICE_BYTES = 256 * 1024
-# A peer whose host vanished acknowledges nothing: the kernel gives up on it after this, not after 15 minutes.
-_UNACKNOWLEDGED_MILLISECONDS = 10_000
+_PATIENCE = 10.0
 
 
 class TcpLink(asyncio.BufferedProtocol):
@@ -22,12 +21,17 @@ class TcpLink(asyncio.BufferedProtocol):
 
     Bytes go from the kernel straight into the buffer that `receive_into` was given; what comes before it is asked for
     waits in a small spill buffer, and when that is full, in the kernel.
+
+    Args:
+        on_connected: called once it is.
+        patience: seconds that what was sent may stay unacknowledged: the kernel's own are some 15 minutes.
     """
 
-    def __init__(self, on_connected: Callable[[TcpLink], None] | None = None) -> None:
+    def __init__(self, on_connected: Callable[[TcpLink], None] | None = None, patience: float = _PATIENCE) -> None:
         self._on_connected = on_connected
+        self._patience = patience
         self._transport: asyncio.Transport | None = None
-        self._spill = bytearray(_SPILL_BYTES)
+        self._spill = bytearray()
         self._spilled = 0
         self._target: memoryview | None = None
         self._filled: asyncio.Future[None] | None = None
@@ -47,7 +51,7 @@ class TcpLink(asyncio.BufferedProtocol):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             if hasattr(socket, "TCP_USER_TIMEOUT"):
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MILLISECONDS)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(self._patience * 1000))
         if self._on_connected is not None:
             self._on_connected(self)
 
@@ -55,6 +59,8 @@ class TcpLink(asyncio.BufferedProtocol):
         """Called by the loop for where to put what it reads next."""
         if self._target is not None:
             return self._target
+        if not self._spill:
+            self._spill = bytearray(_SPILL_BYTES)  # when it is needed: many links never need it
         return memoryview(self._spill)[self._spilled :]
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -123,6 +129,21 @@ class TcpLink(asyncio.BufferedProtocol):
         self._end("this side closed the connection")
         if self._transport is not None:
             self._transport.close()
+
+    def hand_over(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]:
+        """Let another protocol have the connection; returns it, and what has come that nobody asked for yet."""
+        transport = self._transport
+        assert transport is not None
+        assert self._target is None, "a task reads from this link"
+        early = bytes(memoryview(self._spill)[: self._spilled])
+        if transport.is_reading():
+            # Loops read into buffers or hand out bytes, and choose when reading begins.
+            transport.pause_reading()
+        transport.set_protocol(protocol)
+        transport.resume_reading()
+        self._end("it serves another purpose now")
+        self._transport = None
+        return transport, early
 
     def _take_spilled(self, buffer: memoryview) -> memoryview:
         """Move what is already here into `buffer`; return the part still to be filled."""

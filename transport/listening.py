@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import ipaddress
 import os
+import random
 import re
 import socket
 from pathlib import Path
@@ -13,10 +15,11 @@ from ..errors import ConfigurationError
 from .addresses import Address
 from .dial import Endpoint
 
-__all__ = ["bind_all", "bind_hosts", "check_free"]
+__all__ = ["bind_all", "bind_hosts", "check_free", "free_ports"]
 
 _LISTEN = "0A"
 _DRAWS = 16
+_PORTS_TO_CHOOSE = range(10_000, 32_768)
 
 
 def bind_hosts(bind_address: str | None, loopback: bool, own: Address | None) -> list[str]:
@@ -61,6 +64,22 @@ def check_free(hosts: list[str], port: int, purpose: str) -> list[Endpoint]:
     finally:
         for sock in sockets:
             sock.close()
+
+
+def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
+    """Return `count` different ports of a host that nobody holds at this moment.
+
+    None of them is one that the kernel gives to those who ask for any: a connection could get it before it is used.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    ports: list[int] = []
+    for port in random.sample(_PORTS_TO_CHOOSE, len(_PORTS_TO_CHOOSE)):
+        if len(ports) == count:
+            break
+        with socket.socket(family, socket.SOCK_STREAM) as sock, contextlib.suppress(OSError):
+            sock.bind((host, port))
+            ports.append(port)
+    return ports
 
 
 def bind_all(hosts: list[str], port: int, purpose: str) -> list[socket.socket]:

@@ -1,34 +1,34 @@
-"""A session within one process: how client 0's peer reaches the coordinator that it hosts."""
+"""A connection within one process: how client 0's peer reaches the coordinator that it hosts."""
 
 from __future__ import annotations
 
 import asyncio
 
 from .messages import Message
-from .ports import ChannelClosedError, Session
+from .ports import ChannelClosedError, Connection
 
-__all__ = ["local_sessions"]
+__all__ = ["local_connections"]
 
 _UNREAD_MAX = 1024
 
 
-class _LocalSession:
+class _LocalConnection:
     def __init__(self) -> None:
         self._inbox: asyncio.Queue[Message | None] = asyncio.Queue(_UNREAD_MAX)
         self._closed = asyncio.Event()
-        self.other: _LocalSession = self
+        self.other: _LocalConnection = self
 
     async def send(self, message: Message) -> None:
         if self._closed.is_set() or self.other._closed.is_set():
-            raise ChannelClosedError("the session is closed")
+            raise ChannelClosedError("the connection is closed")
         await self.other._inbox.put(message)
 
     async def receive(self) -> Message:
         if self._inbox.empty() and (self._closed.is_set() or self.other._closed.is_set()):
-            raise ChannelClosedError("the session was closed")
+            raise ChannelClosedError("the connection was closed")
         message = await self._inbox.get()
         if message is None:
-            raise ChannelClosedError("the session was closed")
+            raise ChannelClosedError("the connection was closed")
         return message
 
     async def close(self) -> None:
@@ -40,8 +40,8 @@ class _LocalSession:
                 side._inbox.put_nowait(None)
 
 
-def local_sessions() -> tuple[Session, Session]:
-    """Return the two ends of a session."""
-    one, other = _LocalSession(), _LocalSession()
+def local_connections() -> tuple[Connection, Connection]:
+    """Return the two ends of a connection."""
+    one, other = _LocalConnection(), _LocalConnection()
     one.other, other.other = other, one
     return one, other

@@ -10,13 +10,11 @@ from dataclasses import dataclass
 
 __all__ = [
     "PROTOCOL_VERSION",
-    "BarrierFailed",
-    "BarrierReleased",
+    "Acknowledge",
     "ClientMessage",
     "Commit",
     "CoordinatorMessage",
     "Dismissed",
-    "EnterBarrier",
     "Formed",
     "Goodbye",
     "Heartbeat",
@@ -27,15 +25,23 @@ __all__ = [
     "MemberUpdate",
     "Message",
     "Overdue",
+    "PointSet",
+    "PreemptionNotice",
     "Ready",
     "Refused",
     "Register",
+    "Resume",
+    "Resumed",
+    "SessionMessage",
     "Span",
+    "Step",
+    "StepAsked",
+    "StepTold",
     "Suspect",
     "Verdict",
 ]
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 """Raised whenever an older peer could misunderstand a newer one; the coordinator refuses any other."""
 
 
@@ -71,12 +77,13 @@ class MemberInfo:
 
 @dataclass(frozen=True, slots=True)
 class MemberUpdate:
-    """A change of a client's phase or health."""
+    """A change of a client's phase or health, or of how often its session was taken up again."""
 
     client_id: int
     phase: str
     healthy: bool
     health: str
+    reconnects: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +94,21 @@ class Overdue:
     age: float
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The step of its program that a client is at; `age` in seconds since it got there."""
+
+    client_id: int
+    step: int
+    age: float
+
+
 # From a client to the coordinator.
 
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """The first message of a session: who this client is, and what it believes of the job."""
+    """Begins a session: who this client is, and what it believes of the job."""
 
     client_id: int
     num_clients: int
@@ -110,12 +126,19 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The periodic sign of life."""
+    """The periodic sign of life.
+
+    `step` is where the program says that it is, `step_age` the seconds since it got there; both -1 where it says
+    nothing. `is_waiting` tells that it waits for other clients, in a collective or a barrier.
+    """
 
     sequence: int
     phase: str
     healthy: bool
     health: str
+    step: int = -1
+    step_age: float = -1.0
+    is_waiting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +159,6 @@ class Suspect:
 
 
 @dataclass(frozen=True, slots=True)
-class EnterBarrier:
-    """This client waits at barrier `name`; `timeout` in seconds, 0 for none."""
-
-    name: str
-    ticket: int
-    timeout: float
-
-
-@dataclass(frozen=True, slots=True)
 class Leave:
     """This client wants to shut down, and waits up to `timeout` seconds for the others."""
 
@@ -158,6 +172,23 @@ class Goodbye:
     phase: str
     error: str
     cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionNotice:
+    """From a client: `client_id` is to be taken `deadline_in` seconds from now; `reason` says how that is known."""
+
+    client_id: int
+    deadline_in: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepTold:
+    """From a client: `step` is the last that its program came to, and it comes to no later one unknowingly."""
+
+    number: int
+    step: int
 
 
 # From the coordinator to a client.
@@ -177,22 +208,24 @@ class Refused:
 class HeartbeatAck:
     """The coordinator's sign of life.
 
-    `missing` lists the clients that have not registered as pairs of first and last id.
+    `missing` lists the clients that have not registered as pairs of first and last id, `steps` those furthest behind.
     """
 
     sequence: int
     missing: tuple[int, ...]
     overdue: tuple[Overdue, ...]
     updates: tuple[MemberUpdate, ...]
+    steps: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Formed:
-    """All clients have registered."""
+    """All clients have registered. `has_services` tells whether client 0 serves the coordination services."""
 
     job_id: str
     epoch: int
     members: tuple[MemberInfo, ...]
+    has_services: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,27 +254,55 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class BarrierReleased:
-    """All clients reached the barrier."""
-
-    ticket: int
-
-
-@dataclass(frozen=True, slots=True)
-class BarrierFailed:
-    """The barrier's deadline passed; `missing` as in `HeartbeatAck`."""
-
-    ticket: int
-    missing: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Dismissed:
     """The shutdown is complete; `missing` holds the clients that never asked for it, as in `HeartbeatAck`."""
 
     missing: tuple[int, ...]
 
 
-ClientMessage = Register | Heartbeat | Ready | Suspect | EnterBarrier | Leave | Goodbye
-CoordinatorMessage = Refused | HeartbeatAck | Formed | Commit | Verdict | BarrierReleased | BarrierFailed | Dismissed
-Message = ClientMessage | CoordinatorMessage
+@dataclass(frozen=True, slots=True)
+class StepAsked:
+    """To all clients: which step is your program at? `number` counts the agreements."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class PointSet:
+    """To all clients: the sync step is `step`, for `reason`; `NO_STEP` where there is none, and `reason` says why."""
+
+    number: int
+    step: int
+    reason: str
+
+
+# Of the session itself, which may be carried by several connections, one after another; no machine sees them.
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Takes a session up on a new connection; `received` counts the messages that this side has received in it."""
+
+    client_id: int
+    incarnation: int
+    received: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """The answer to `Resume`; `received` likewise. Refused where nobody knows the session."""
+
+    received: int
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """`received` messages of the session have come: they need not be kept."""
+
+    received: int
+
+
+ClientMessage = Register | Heartbeat | Ready | Suspect | Leave | Goodbye | PreemptionNotice | StepTold
+CoordinatorMessage = Refused | HeartbeatAck | Formed | Commit | Verdict | Dismissed | StepAsked | PointSet
+SessionMessage = Resume | Resumed | Acknowledge
+Message = ClientMessage | CoordinatorMessage | SessionMessage

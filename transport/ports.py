@@ -15,7 +15,9 @@ from .messages import Message
 
 __all__ = [
     "ChannelClosedError",
+    "Connection",
     "DialReport",
+    "Frame",
     "Link",
     "LinkIdentity",
     "LinkListener",
@@ -23,16 +25,18 @@ __all__ = [
     "ProbeOutcome",
     "ProbeResult",
     "Server",
-    "Session",
+    "ServiceLink",
+    "ServiceReceiver",
+    "ServiceWelcome",
 ]
 
 
 class ChannelClosedError(Exception):
-    """A session or link has ended; the text says how, as far as it is known."""
+    """A connection or link has ended; the text says how, as far as it is known."""
 
 
-class Session(Protocol):
-    """An ordered, reliable stream of messages between one client's peer and the coordinator.
+class Connection(Protocol):
+    """An ordered, reliable stream of messages between one client's peer and the coordinator, while it lasts.
 
     One task may send while another receives. A message that was sent is received, or the receiver's `receive`
     raises; nothing is received twice.
@@ -41,10 +45,10 @@ class Session(Protocol):
     async def send(self, message: Message) -> None:
         """Hand `message` to the transport; waits while the other side is slow.
 
-        Cancelling leaves it open whether the message is sent: close the session afterwards.
+        Cancelling leaves it open whether the message is sent: close the connection afterwards.
 
         Raises:
-            ChannelClosedError: the session has ended.
+            ChannelClosedError: the connection has ended.
         """
         ...
 
@@ -54,12 +58,12 @@ class Session(Protocol):
         Cancelling is safe: no message is lost that an earlier `receive` did not return.
 
         Raises:
-            ChannelClosedError: the session has ended and all that came before was returned.
+            ChannelClosedError: the connection has ended and all that came before was returned.
         """
         ...
 
     async def close(self) -> None:
-        """End the session, after what was sent. Idempotent; never raises; returns within a second."""
+        """End the connection, after what was sent. Idempotent; never raises; returns within a second."""
         ...
 
 
@@ -111,8 +115,46 @@ class Link(Protocol):
         ...
 
 
+class ServiceReceiver(Protocol):
+    """Who takes what comes over a service link, on the link's event loop."""
+
+    def received(self, frame: Frame) -> None:
+        """Take a frame without its length; they come in order. It is not kept."""
+        ...
+
+    def lost(self, reason: str) -> None:
+        """Learn that the link has ended otherwise than by `ServiceLink.close`; called once, and last."""
+        ...
+
+
+class ServiceLink(Protocol):
+    """An ordered, reliable stream of frames (`service_codec`), while it lasts; to be used on the loop it was made on.
+
+    Where the other side does not read, nothing more is taken in from it either.
+    """
+
+    def send(self, parts: list[bytes]) -> None:
+        """Send a frame, its length included; waits for nothing. What is sent over a link that has ended is lost."""
+        ...
+
+    async def drained(self) -> None:
+        """Wait while much of what was sent has not left yet; returns when the link has ended, too."""
+        ...
+
+    def close(self) -> None:
+        """End the link after what was sent. Idempotent; never raises."""
+        ...
+
+
+ServiceWelcome = Callable[[ServiceLink, LinkIdentity], ServiceReceiver]
+"""Given a new link and who is at its other end, returns who takes what comes over it."""
+
+
 class LinkListener(Protocol):
-    """Where a peer's left neighbour connects, and where others ask whether it is alive."""
+    """Where a peer's left neighbour connects, and where others ask whether it is alive.
+
+    On client 0 the others' service links arrive here, too.
+    """
 
     @property
     def port(self) -> int:
@@ -145,6 +187,9 @@ class ProbeResult:
     detail: str
 
 
+Frame = bytes | memoryview
+"""One service message as bytes."""
+
 DialReport = Callable[[str], None]
 """Told why the coordinator could not be reached yet, whenever the reason changes."""
 
@@ -152,24 +197,36 @@ DialReport = Callable[[str], None]
 class Network(Protocol):
     """How one peer reaches the others."""
 
-    async def serve_coordinator(self, address: Address, on_session: Callable[[Session], Awaitable[None]]) -> Server:
-        """Listen on the coordinator's address; `on_session` runs once for each session, which ends when it returns.
+    async def serve_coordinator(
+        self, address: Address, on_connection: Callable[[Connection], Awaitable[None]]
+    ) -> Server:
+        """Listen on the coordinator's address; `on_connection` runs once for each, which ends when it returns.
 
         Raises:
             ConfigurationError: the address is taken or not of this host; the text names it.
         """
         ...
 
-    async def connect_coordinator(self, address: Address, report: DialReport) -> tuple[Session, str]:
+    async def connect_coordinator(
+        self, address: Address, report: DialReport, *, expected: bool = False
+    ) -> tuple[Connection, str]:
         """Connect, trying until it works or the caller cancels.
 
+        Args:
+            address: of the coordinator.
+            report: told why not yet.
+            expected: whether it has been reached there before, so that a refusal means that it has gone.
+
         Returns:
-            The session, and the host this peer is seen at from there.
+            The connection, and the host this peer is seen at from there.
+
+        Raises:
+            ChannelClosedError: it was `expected`, and nothing listens there.
         """
         ...
 
-    async def serve_links(self, incarnation: int) -> LinkListener:
-        """Listen for links and probes.
+    async def serve_links(self, incarnation: int, welcome: ServiceWelcome | None = None) -> LinkListener:
+        """Listen for links and probes, and, with `welcome`, for service links.
 
         Raises:
             ConfigurationError: the port asked for is taken.
@@ -181,6 +238,16 @@ class Network(Protocol):
 
         Raises:
             ChannelClosedError: it cannot be reached, or is somebody else; the text says which.
+        """
+        ...
+
+    async def connect_services(
+        self, address: Address, own: LinkIdentity, host: LinkIdentity, receiver: ServiceReceiver
+    ) -> ServiceLink:
+        """Open a link to the services of `host`, on the running event loop, whichever that is.
+
+        Raises:
+            ChannelClosedError: it cannot be reached, is somebody else, or has no services; the text says which.
         """
         ...
 

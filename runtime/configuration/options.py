@@ -25,6 +25,9 @@ class Options:
         shutdown_timeout: seconds that `shutdown()` waits for the other clients.
         device_timeout: seconds that one call into a device backend may take.
         health_interval: seconds between two health checks of the devices.
+        stall_timeout: seconds that a client may stay at one step (`System.report_progress`) without waiting for others
+            before it counts as failed; `None` for ever. Client 0's counts.
+        kv_max_bytes: what the keys and values of the key-value store may take, in bytes. Client 0's counts.
         bind_address: the host name or IP address to listen on; `None` for all interfaces of the address's family, or
             loopback for a loopback job.
         advertise_address: the host name or IP address that the other clients are to use; `None` for the one that the
@@ -45,6 +48,8 @@ class Options:
     shutdown_timeout: float = 30.0
     device_timeout: float = 120.0
     health_interval: float = 30.0
+    stall_timeout: float | None = None
+    kv_max_bytes: int = 1024**3
     bind_address: str | None = None
     advertise_address: str | None = None
     ring_port: int = 0
@@ -110,6 +115,10 @@ def _ring_port(setting: Setting) -> int:
     return as_integer(setting, "a port in 0..65535", least=0, most=65535)
 
 
+def _kv_max_bytes(setting: Setting) -> int:
+    return as_integer(setting, "a number of bytes, 0 or more", least=0, most=2**62)
+
+
 _READERS: Mapping[str, Callable[[Setting], object]] = {
     "initialization_timeout": as_duration,
     "heartbeat_interval": as_duration,
@@ -117,6 +126,8 @@ _READERS: Mapping[str, Callable[[Setting], object]] = {
     "shutdown_timeout": as_duration,
     "device_timeout": as_duration,
     "health_interval": as_duration,
+    "stall_timeout": as_duration,
+    "kv_max_bytes": _kv_max_bytes,
     "bind_address": as_host,
     "advertise_address": _advertised,
     "ring_port": _ring_port,

@@ -1,32 +1,37 @@
-"""Runs the coordinator: one task per session, and one that owns the machine."""
+"""Runs the coordinator: one task per connection, and one that owns the machine."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, get_args
 
 from ...transport.addresses import Address
-from ...transport.messages import ClientMessage
-from ...transport.ports import ChannelClosedError, Network, ProbeOutcome, ProbeResult, Session
+from ...transport.messages import ClientMessage, Message, Refused, Register, Resume, Resumed
+from ...transport.ports import ChannelClosedError, Connection, Network, ProbeOutcome, ProbeResult
 from ..machines import events as ev
 from ..machines.coordinator import CoordinatorMachine
-from .drive import INBOX_MAX, Outbox, drive
+from .drive import INBOX_MAX, drive
+from .session import Session
 
-__all__ = ["CoordinatorDriver"]
+__all__ = ["LATECOMERS_TIMEOUT", "SURVIVORS_TIMEOUT", "CoordinatorDriver"]
 
 REGISTRATION_TIMEOUT = 5.0
-"""Seconds that a new session has to register."""
+"""Seconds that a new connection has to say whose session it carries."""
 
 PROBE_TIMEOUT = 1.0
 """Seconds that a suspect has to answer."""
 
 LATECOMERS_TIMEOUT = 1.0
-"""Seconds that a job which failed while it was forming stays to tell those who come late."""
+"""Seconds that a client 0 which failed stays to tell those who were not there to hear of it."""
+
+SURVIVORS_TIMEOUT = 0.15
+"""The same where another client failed: the user of this one is to hear of that at once, too."""
 
 _FLUSH_TIMEOUT = 1.0
 _BROKEN = "the connection broke"
-_ENDED_HERE = "the coordinator ended it"
 
 
 class CoordinatorDriver:
@@ -37,10 +42,12 @@ class CoordinatorDriver:
         self._network = network
         self._clock = clock
         self._inbox: asyncio.Queue[ev.CoordinatorEvent | None] = asyncio.Queue(INBOX_MAX)
-        self._outboxes: dict[int, Outbox] = {}
+        self._sessions: dict[int, Session] = {}
+        self._keys: dict[int, tuple[int, int]] = {}
+        self._number_of: dict[tuple[int, int], int] = {}
         self._numbers = itertools.count(1)
         self._acted = asyncio.Event()
-        self._sessions: set[asyncio.Task[None]] = set()
+        self._connections: set[asyncio.Task[None]] = set()
         self._probes: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -52,76 +59,117 @@ class CoordinatorDriver:
                 probe.cancel()
             await asyncio.gather(*self._probes, return_exceptions=True)
 
-    async def close(self, *, wait_for_latecomers: bool) -> None:
+    async def close(self, latecomers_timeout: float) -> None:
         """Let the machine take in what has come so far, then everybody hear what it has to say. Bounded.
 
-        A job that failed while it was forming has clients that are about to come: without `wait_for_latecomers` they
-        find nobody there, and wait for the whole of their patience.
+        A job that failed has clients that are about to come, or to come back. With a `latecomers_timeout` of 0 they
+        find nobody there, and wait for the whole of their patience, or take the coordinator for dead.
         """
-        if wait_for_latecomers:
-            await self._tell_latecomers()
+        await self._inbox.join()
+        for session in self._sessions.values():
+            session.finish()
+        if self._connections:
+            await asyncio.wait(self._connections, timeout=_FLUSH_TIMEOUT)
+        if latecomers_timeout > 0:
+            await self._tell_latecomers(latecomers_timeout)
         await self._inbox.put(None)
-        for outbox in self._outboxes.values():
-            outbox.finish()
-        if self._sessions:
-            await asyncio.wait(self._sessions, timeout=_FLUSH_TIMEOUT)
 
-    async def _tell_latecomers(self) -> None:
+    async def _tell_latecomers(self, timeout: float) -> None:
+        await self._inbox.join()
         try:
-            async with asyncio.timeout(LATECOMERS_TIMEOUT):
+            async with asyncio.timeout(timeout):
                 while not self._machine.has_told_all:
                     self._acted.clear()
                     await self._acted.wait()
         except TimeoutError:
             return
 
-    async def serve(self, session: Session) -> None:
-        """Serve one session until it ends; called once for each."""
+    async def serve(self, connection: Connection) -> None:
+        """Serve one connection until it ends; called once for each."""
         task = asyncio.current_task()
         assert task is not None
-        self._sessions.add(task)
-        number = next(self._numbers)
-        outbox = self._outboxes[number] = Outbox(session)
-        pump = asyncio.create_task(outbox.pump())
-        reader = asyncio.create_task(self._read(number, session))
+        self._connections.add(task)
         try:
-            await asyncio.wait((pump, reader), return_when=asyncio.FIRST_COMPLETED)
+            await self._serve(connection)
+        except (ChannelClosedError, TimeoutError):
+            pass  # a stranger: it went, or said nothing
         finally:
-            reason = _ENDED_HERE if pump.done() and not reader.done() else _BROKEN
-            if reader.done() and not reader.cancelled() and reader.exception() is None:
-                reason = reader.result()
-            del self._outboxes[number]
-            self._sessions.discard(task)
-            for part in (pump, reader):
-                part.cancel()
-            await asyncio.wait((pump, reader))
-            await self._inbox.put(ev.SessionEnded(number, reason))
-            await session.close()
+            self._connections.discard(task)
+            await connection.close()
 
-    async def _read(self, number: int, session: Session) -> str:
-        """Bring what the client sends to the machine; returns why it ended."""
+    async def _serve(self, connection: Connection) -> None:
+        async with asyncio.timeout(REGISTRATION_TIMEOUT):
+            first = await connection.receive()
+        if isinstance(first, Resume):
+            return await self._resume(first, connection)
+        if not isinstance(first, Register):
+            return None
+        number = next(self._numbers)
+        session = self._sessions[number] = Session(
+            get_args(ClientMessage), partial(self._deliver, number), ends_first=False
+        )
+        key = self._keys[number] = (first.client_id, first.incarnation)
+        self._number_of[key] = number
+        turn = await session.take_over()
+        return await self._carry(number, session, connection, turn, session.take(first))
+
+    async def _resume(self, resume: Resume, connection: Connection) -> None:
+        number = self._number_of.get((resume.client_id, resume.incarnation), 0)
+        session = self._sessions.get(number)
+        if session is None:
+            advice = "This is not the coordinator that the client has registered with."
+            yours = f"{resume.incarnation:016x}"
+            return await connection.send(Refused("incarnation", yours, "not known here", advice))
+        turn = await session.take_over()
+        welcome = self._welcome_back(number, session, connection, resume)
+        return await self._carry(number, session, connection, turn, welcome)
+
+    async def _welcome_back(self, number: int, session: Session, connection: Connection, resume: Resume) -> None:
+        await connection.send(Resumed(session.received))
+        session.rewind(resume.received)
+        await self._inbox.put(ev.SessionResumed(number))
+
+    async def _carry(
+        self,
+        number: int,
+        session: Session,
+        connection: Connection,
+        turn: int,
+        beginning: Coroutine[Any, Any, None],
+    ) -> None:
+        """Carry a session over a connection; the machine hears of its end, also where gRPC cancels this."""
+        reason: str | None = _BROKEN
         try:
-            async with asyncio.timeout(REGISTRATION_TIMEOUT):
-                message = await session.receive()
-            while isinstance(message, ClientMessage):
-                await self._inbox.put(ev.SessionMessage(number, message))
-                message = await session.receive()
-        except ChannelClosedError as error:
-            return str(error)
-        except TimeoutError:
-            return f"it did not register within {REGISTRATION_TIMEOUT:g} s"
-        return f"it sent a {type(message).__name__}, which is not for clients to send"
+            await beginning
+            reason = await session.carry(connection, turn)
+        except (ChannelClosedError, ValueError) as error:
+            reason = str(error)
+        finally:
+            if reason is not None:
+                await self._inbox.put(ev.SessionEnded(number, reason, session.is_settled))
+
+    def _forget(self, number: int) -> None:
+        """Let nobody take a session up any more; the connection that carries it ends with what was said."""
+        self._sessions.pop(number, None)
+        key = self._keys.pop(number, None)
+        if key is not None and self._number_of.get(key) == number:
+            del self._number_of[key]
+
+    async def _deliver(self, number: int, message: Message) -> None:
+        assert isinstance(message, ClientMessage)
+        await self._inbox.put(ev.SessionMessage(number, message))
 
     def _perform(self, effect: ev.CoordinatorEffect) -> None:
         self._acted.set()
         match effect:
             case ev.Answer(sessions, message):
                 for number in sessions:
-                    if (outbox := self._outboxes.get(number)) is not None:
-                        outbox.put(message)
+                    if (session := self._sessions.get(number)) is not None:
+                        session.put(message)
             case ev.CloseSession(number):
-                if (outbox := self._outboxes.get(number)) is not None:
-                    outbox.finish()
+                if (session := self._sessions.get(number)) is not None:
+                    session.finish()
+                    self._forget(number)
             case ev.Probe():
                 probe = asyncio.create_task(self._probe(effect))
                 self._probes.add(probe)

@@ -1,4 +1,4 @@
-"""The loop that every driver runs, and the way out for messages."""
+"""The loop that every driver runs."""
 
 from __future__ import annotations
 
@@ -6,15 +6,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from ...transport.messages import Message
-from ...transport.ports import ChannelClosedError, Session
-
-__all__ = ["INBOX_MAX", "Machine", "Outbox", "drive"]
+__all__ = ["INBOX_MAX", "Machine", "drive"]
 
 INBOX_MAX = 10_000
 """Events that may wait; who brings more waits too."""
-
-_OUTBOX_MAX = 10_000
 
 
 class Machine(Protocol):
@@ -58,37 +53,6 @@ async def drive(
             if event is None:
                 return
             effects = machine.handle(event, clock())
+            inbox.task_done()
         for effect in effects:
             perform(effect)
-
-
-class Outbox:
-    """The messages on their way into one session, in order; the machine never waits for the network."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._queue: asyncio.Queue[Message | None] = asyncio.Queue()
-        self._is_finished = False
-
-    def put(self, message: Message) -> None:
-        """Queue a message. A session whose other side does not read is not queued for without end: it is given up."""
-        if self._is_finished:
-            return
-        if self._queue.qsize() >= _OUTBOX_MAX:
-            self.finish()
-        else:
-            self._queue.put_nowait(message)
-
-    def finish(self) -> None:
-        """Let `pump` return once all that was put is sent. Idempotent."""
-        if not self._is_finished:
-            self._is_finished = True
-            self._queue.put_nowait(None)
-
-    async def pump(self) -> None:
-        """Send what is put, until `finish` or the end of the session."""
-        try:
-            while (message := await self._queue.get()) is not None:
-                await self._session.send(message)
-        except ChannelClosedError:
-            return  # whoever reads from the session reports its end

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-from collections.abc import Callable, Coroutine
+import contextlib
+import threading
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import numpy.typing as npt
@@ -16,28 +17,29 @@ from ...errors import (
     ConfigurationError,
     DeviceInitializationError,
     NotInitializedError,
+    PeerFailedError,
     RendezvousTimeoutError,
 )
 from ...transport.addresses import Address
-from ...transport.local import local_sessions
-from ...transport.messages import CoordinatorMessage
-from ...transport.ports import ChannelClosedError, Link, LinkIdentity, LinkListener, Network, Server, Session
+from ...transport.messages import PreemptionNotice, StepTold
+from ...transport.ports import ChannelClosedError, Link, LinkIdentity, LinkListener, Network, Server
 from ...transport.ring import Ring, RingBrokenError
+from ...transport.service_messages import ServiceReply
 from ..latch import Latch
 from ..machines import events as ev
+from ..machines.knowledge import COORDINATOR
 from ..machines.peer import PeerMachine
 from ..merge import merge_devices
-from .coordinator import CoordinatorDriver
-from .drive import INBOX_MAX, Outbox, drive
+from .coordinator import LATECOMERS_TIMEOUT, SURVIVORS_TIMEOUT, CoordinatorDriver
+from .dialler import Dialler
+from .drive import INBOX_MAX, drive
+from .preemption import Preemption
+from .service_channel import LocalWay, RemoteWay, Way
+from .service_server import ServiceServer
 
 __all__ = ["CoordinationPeer"]
 
-FLUSH_TIMEOUT = 1.0
-"""Seconds that the last words of a peer may take."""
-
-_BARRIER_NAME_BYTES_MAX = 1024
-_SOON = 1e-9
-_REDIAL_DELAY = 0.05
+_STEP_MAX = 2**63 - 1
 
 BACKEND_STOP_TIMEOUT = 2.0
 """Seconds that a backend may take to release its devices; then its thread is left behind."""
@@ -57,6 +59,7 @@ class CoordinationPeer:
         device_timeout: seconds that a call of the backend may take.
         health_interval: seconds between two health checks.
         clock: the time, monotonic, in seconds.
+        services: on client 0, the coordination services to serve.
     """
 
     def __init__(
@@ -72,12 +75,14 @@ class CoordinationPeer:
         device_timeout: float,
         health_interval: float,
         clock: Callable[[], float],
+        services: ServiceServer | None = None,
     ) -> None:
         self.machine = machine
         self.clock = clock
         self.up = up
         self.failed = failed
         self.left: Latch[ev.Left] = Latch()
+        self.preemption = Preemption(machine.config.client_id, self._wish)
         self._backend = backend
         self._network = network
         self._coordinator = coordinator
@@ -85,16 +90,18 @@ class CoordinationPeer:
         self._device_timeout = device_timeout
         self._health_interval = health_interval
         self._inbox: asyncio.Queue[ev.PeerEvent | None] = asyncio.Queue(INBOX_MAX)
+        self._services = services
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop
         self._is_aborted = False
-        self._tickets = itertools.count(1)
-        self._barriers: dict[int, asyncio.Future[None]] = {}
         self._group: asyncio.TaskGroup
         self._tasks: set[asyncio.Task[Any]] = set()
         self._server: Server | None = None
         self._listener: LinkListener | None = None
-        self._session: Session | None = None
-        self._outbox: Outbox | None = None
-        self._pump: asyncio.Task[None] | None = None
+        serve_locally = coordinator.serve if coordinator is not None else None
+        self._dialler = Dialler(
+            machine.config, network, serve_locally, self._spawn, self._inbox.put, self._on_dial_report
+        )
         self._outgoing: Link | None = None
         self._ring: Ring | None = None
 
@@ -105,6 +112,7 @@ class CoordinationPeer:
 
         Ask it to end with `abort` rather than by cancelling: the others then hear why.
         """
+        self._loop = asyncio.get_running_loop()
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
@@ -117,7 +125,9 @@ class CoordinationPeer:
 
     async def _live(self) -> None:
         if self._network is not None:
-            self._listener = await self._network.serve_links(self.machine.config.incarnation)
+            self._listener = await self._network.serve_links(
+                self.machine.config.incarnation, self._services.welcome if self._services is not None else None
+            )
         if self._coordinator is not None:
             if self._network is not None:
                 address = Address.parse(self.machine.config.coordinator_address)
@@ -128,11 +138,9 @@ class CoordinationPeer:
 
     async def _tear_down(self) -> None:
         """Last words first, so that the others hear the cause before they see links break."""
-        was_heard = await self._say_last_words()
+        was_heard = await self._dialler.say_last_words()
         if self._coordinator is not None:
-            # The user is not kept waiting who gave up, or for those who were waited for long enough.
-            is_urgent = self._is_aborted or isinstance(self.failed.value, RendezvousTimeoutError)
-            await self._coordinator.close(wait_for_latecomers=was_heard and not is_urgent)
+            await self._coordinator.close(self._latecomers_timeout if was_heard else 0.0)
         if self._server is not None:
             await self._server.close()
         for task in self._tasks:
@@ -141,51 +149,71 @@ class CoordinationPeer:
             await asyncio.wait(self._tasks)
         if self._outgoing is not None:
             self._outgoing.close()
+        if self._services is not None:
+            self._services.close()
         if self._listener is not None:
             await self._listener.close()
         await self._backend.close(BACKEND_STOP_TIMEOUT)
-        self._settle_barriers(self.failed.value)
         # Closed connections are let go of in the loop's next turn, which may be its last.
         await asyncio.sleep(0)
 
-    async def _say_last_words(self) -> bool:
-        """Send what is left to say and end the session; returns whether there was one."""
-        if self._outbox is None or self._pump is None or self._session is None:
-            return False
-        self._outbox.finish()
-        await asyncio.wait([self._pump], timeout=FLUSH_TIMEOUT)
-        await self._session.close()
-        # gRPC's threads live as long as anybody holds a channel; a system that was shut down may be held for long.
-        self._outbox = self._pump = self._session = None
-        return True
+    @property
+    def _latecomers_timeout(self) -> float:
+        """How long to stay for those who come late: not where the user gave up, or has waited for long enough."""
+        if self._is_aborted or isinstance(self.failed.value, RendezvousTimeoutError):
+            return 0.0
+        return SURVIVORS_TIMEOUT if isinstance(self.failed.value, PeerFailedError) else LATECOMERS_TIMEOUT
 
     def abort(self, error: BaseException) -> None:
         """End this client's part: the others are told of `error`. Call it on the peer's loop."""
         self._is_aborted = True
         self._inbox.put_nowait(ev.Abort(error))
 
+    def _wish(self, message: PreemptionNotice | StepTold) -> None:
+        """Send a message in the name of the program; called on any thread."""
+        try:
+            self._loop.call_soon_threadsafe(self._inbox.put_nowait, ev.WishPreemption(message))
+        except RuntimeError:  # the runtime has ended; whoever waits is about to be told
+            return
+
     # What the user wants of it.
 
-    async def barrier(self, name: str, timeout: float | None) -> None:
-        """Wait until all clients have come to `name`; see `System.barrier`."""
+    def report_progress(self, step: int) -> None:
+        """Note the step that the program is at; see `System.report_progress`. Called on any thread."""
         self._check_alive()
-        _check_barrier(name, timeout)
-        ticket = next(self._tickets)
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._barriers[ticket] = done
-        try:
-            # On the wire, 0 is for no time-out.
-            await self._inbox.put(ev.WishBarrier(ticket, name, timeout if timeout is None else max(timeout, _SOON)))
-            await done
-        finally:
-            self._barriers.pop(ticket, None)
+        if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step <= _STEP_MAX:
+            raise ConfigurationError(
+                f"report_progress(step={step!r}) of client {self.machine.config.client_id}: a step is "
+                f"a whole number from 0 to {_STEP_MAX}"
+            )
+        mark = self.machine.mark
+        if mark is None or mark[0] != step:
+            self.machine.mark = (step, self.clock())
+
+    def service_way(self, deliver: Callable[[ServiceReply], None]) -> Way:
+        """Return the way to the coordination services from the running event loop, whichever that is.
+
+        Called once the job is up.
+        """
+        config, up, network = self.machine.config, self.up.value, self._network
+        if self._services is not None:
+            return LocalWay(self._services, self._loop, config.client_id, deliver)
+        assert up is not None
+        assert network is not None
+        own, host = (
+            LinkIdentity(up.job_id, up.epoch, m.client_id, m.incarnation)
+            for m in (up.members[config.client_id], up.members[COORDINATOR])
+        )
+        address = Address.parse(up.members[COORDINATOR].link_address)
+        return RemoteWay(lambda receiver: network.connect_services(address, own, host, receiver), deliver)
 
     async def all_reduce(self, array: npt.NDArray[Any], op: str) -> npt.NDArray[Any]:
         """Reduce over the ring; see `System.all_reduce`."""
         self._check_alive()
         assert self._ring is not None
         try:
-            return await self._ring.all_reduce(array, op)
+            with self.waiting():
+                return await self._ring.all_reduce(array, op)
         except RingBrokenError as broken:
             await self._inbox.put(ev.LinkBroken(broken.client_id, broken.cause))
             raise await self.failed.wait() from None
@@ -211,57 +239,29 @@ class CoordinationPeer:
     def _perform(self, effect: ev.PeerEffect) -> None:
         match effect:
             case ev.Send(message):
-                if self._outbox is not None:
-                    self._outbox.put(message)
+                self._dialler.send(message)
             case ev.Connect(tag):
-                self._spawn(self._connect(tag))
+                self._dialler.connect(tag, self._link_address)
+            case ev.Reconnect(tag):
+                self._dialler.reconnect(tag)
             case ev.StartBackend(tag):
                 self._spawn(self._start_backend(tag))
             case ev.ConnectRing():
                 self._spawn(self._connect_ring(effect))
             case ev.Merge():
                 self._spawn(self._merge(effect))
-            case ev.BarrierDone(ticket, error):
-                self._settle_barrier(ticket, error)
             case ev.Up():
                 self.up.set(effect)
                 self._spawn(self._watch_health())
             case ev.Failed(error):
                 self._fail(error)
+            case ev.Preempt(message):
+                self.preemption.take(message)
             case ev.Left():
                 self.left.set(effect)
 
-    async def _connect(self, tag: ev.Tag) -> None:
-        config = self.machine.config
-        if self._coordinator is not None:
-            session, far_end = local_sessions()
-            self._spawn(self._coordinator.serve(far_end))
-            seen_from = Address.parse(config.coordinator_address).host if self._network is not None else ""
-        else:
-            assert self._network is not None
-            if self._outbox is not None:
-                # Whoever answered before was not our coordinator: an old one that is ending, or a stranger.
-                self._outbox.finish()
-                await asyncio.sleep(_REDIAL_DELAY)
-            address = Address.parse(config.coordinator_address)
-            session, seen_from = await self._network.connect_coordinator(address, self._on_dial_report)
-        self._session, self._outbox = session, Outbox(session)
-        self._pump = self._spawn(self._outbox.pump())
-        link_address = ""
-        if self._listener is not None:
-            link_address = str(Address(self._advertise_host or seen_from, self._listener.port))
-        await self._inbox.put(ev.Connected(tag, link_address))
-        await self._read(session)
-
-    async def _read(self, session: Session) -> None:
-        try:
-            while isinstance(message := await session.receive(), CoordinatorMessage):
-                await self._inbox.put(ev.Received(message))
-            reason = f"it sent a {type(message).__name__}, which is not for coordinators to send"
-        except ChannelClosedError as error:
-            reason = str(error)
-        await session.close()
-        await self._inbox.put(ev.SessionLost(reason))
+    def _link_address(self, seen_from: str) -> str:
+        return "" if self._listener is None else str(Address(self._advertise_host or seen_from, self._listener.port))
 
     def _on_dial_report(self, reason: str) -> None:
         self._inbox.put_nowait(ev.DialFailed(reason))
@@ -336,6 +336,17 @@ class CoordinationPeer:
             if self._backend.abandoned:
                 return
 
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Tell the others, as long as it lasts, that this client waits for them. Used on any thread."""
+        with self._lock:
+            self.machine.calls_waiting += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.machine.calls_waiting -= 1
+
     # Helpers.
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -352,32 +363,9 @@ class CoordinationPeer:
         ended = f"this client has ended: {type(error).__name__}: {error}"
         shown = error if isinstance(error, BringupError) else NotInitializedError(ended)
         self.failed.set(shown)
-        self._settle_barriers(shown)
-
-    def _settle_barrier(self, ticket: int, error: BaseException | None) -> None:
-        done = self._barriers.pop(ticket, None)
-        if done is None or done.done():
-            return
-        if error is None:
-            done.set_result(None)
-        else:
-            done.set_exception(error)
-
-    def _settle_barriers(self, error: BaseException | None) -> None:
-        for ticket in list(self._barriers):
-            self._settle_barrier(ticket, error or NotInitializedError("the system was shut down meanwhile"))
 
     def _check_alive(self) -> None:
         if self.failed.value is not None:
             raise self.failed.value
         if self._is_over():
             raise NotInitializedError("the system was shut down")
-
-
-def _check_barrier(name: object, timeout: float | None) -> None:
-    if not isinstance(name, str) or len(name.encode(errors="replace")) > _BARRIER_NAME_BYTES_MAX:
-        raise ConfigurationError(
-            f"barrier name {str(name)[:64]!r} is not a text of at most {_BARRIER_NAME_BYTES_MAX} bytes"
-        )
-    if timeout is not None and not timeout >= 0:
-        raise ConfigurationError(f"timeout={timeout!r} of barrier {name!r} is not a number of seconds, 0 or more")

@@ -17,6 +17,8 @@ class CoordinatorConfig:
 
     Attributes:
         job_id: 128 random bits in hexadecimal, drawn for this forming of the job.
+        has_services: whether the coordination services are served beside.
+        stall_timeout: at one step of its program a client has stalled after this; `None` for never.
     """
 
     num_clients: int
@@ -24,6 +26,8 @@ class CoordinatorConfig:
     job_id: str
     heartbeat_interval: float
     heartbeat_timeout: float
+    stall_timeout: float | None = None
+    has_services: bool = True
 
 
 def refusal_of(

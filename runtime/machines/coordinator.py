@@ -6,26 +6,23 @@ client's registration on, its heartbeats are judged::
 
     FORMING -> BRINGING_UP -> RUNNING -> CLOSED
 
-One verdict ends it, and goes to everybody: a client said goodbye with a cause, its session or a ring link broke, it was
-silent for too long, or the clients disagree. A broken session or link is evidence, not proof: the client's process is
-asked first, so that the verdict says whether it died. Orderly leaving works like a barrier: all meet, then all go.
+One verdict ends it, and goes to everybody: a client said goodbye with a cause, its process died, a ring link broke, it
+was silent for too long, or the clients disagree. A broken connection or link is evidence, not proof: the client's
+process is asked, so that the verdict says whether it died. A client that comes back to its session before its silence
+has lasted too long is forgiven, and counted. Orderly leaving works like a barrier: all meet, then all go.
 """
 
 from __future__ import annotations
 
 import enum
-from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ...errors import CoordinatorLostError
+from ...errors import CoordinatorLostError, PeerFailedError
 from ...transport.messages import (
-    BarrierFailed,
-    BarrierReleased,
     ClientMessage,
     Commit,
     Dismissed,
-    EnterBarrier,
     Formed,
     Goodbye,
     Heartbeat,
@@ -34,28 +31,30 @@ from ...transport.messages import (
     MemberInfo,
     MemberUpdate,
     Overdue,
+    PointSet,
+    PreemptionNotice,
     Ready,
     Register,
+    StepAsked,
+    StepTold,
     Suspect,
     Verdict,
 )
-from ...transport.ports import ProbeOutcome
 from . import events as ev
 from .admission import CoordinatorConfig, refusal_of
-from .barriers import Barriers, Released, TimedOut, Waiter
 from .detector import Detector
 from .ids import format_ids, pack_ids
 from .kinds import join_runs
+from .news import News
 from .phases import Phase, furthest_behind, slowest
+from .preemption import PreemptionAgreement
+from .steps import Steps
+from .suspicions import Suspicions
 from .verdicts import JOB_WIDE_ERRORS, RENDEZVOUS_TIMEOUT
 
 __all__ = ["CoordinatorConfig", "CoordinatorMachine"]
 
 _OVERDUE_INTERVALS = 1.5
-# Clients that die together are named together: so long after the first proof the verdict waits for others.
-_VERDICT_DELAY = 0.02
-# A link that broke between two live processes is mostly the consequence of something else, which shows within this.
-_DOUBT = 1.0
 _EPOCH = 1
 _HOST = 0
 
@@ -76,8 +75,8 @@ class _Member:
     health: str = ""
     ready: Ready | None = None
     is_leaving: bool = False
-    evidence: str = ""
-    news_seen: int = 0
+    is_connected: bool = True
+    reconnects: int = 0
 
 
 Effects = list[ev.CoordinatorEffect]
@@ -94,16 +93,14 @@ class CoordinatorMachine:
         self._packed_missing: tuple[int, ...] | None = None
         self._client_of: dict[int, int] = {}
         self._detector = Detector(config.heartbeat_timeout, config.heartbeat_interval)
-        self._barriers = Barriers(config.num_clients)
-        self._probes: dict[ev.Tag, int] = {}
-        self._dead: dict[int, str] = {}
-        self._verdict_due: float | None = None
-        self._doubts: dict[int, tuple[float, str]] = {}
-        self._sequence = 0
-        self._news: OrderedDict[int, int] = OrderedDict()
+        self._suspicions = Suspicions(_EPOCH)
+        self._steps = Steps(config.stall_timeout)
+        self._preemption = PreemptionAgreement(config.num_clients)
+        self._news = News()
         self._leave_deadline: float | None = None
         self._last_word: Verdict | None = None
         self._untold: set[int] = set()
+        self._gone: set[int] = set()
 
     # Transitions.
 
@@ -120,39 +117,34 @@ class CoordinatorMachine:
                 if client_id is None:
                     return [ev.CloseSession(session)]
                 return self._on_message(self._members[client_id], message, now)
-            case ev.SessionEnded(session, reason):
-                client_id = self._client_of.pop(session, None)
-                if client_id is None or self._state is _State.CLOSED:
-                    return []
-                if self._members[client_id].is_leaving:
-                    self._detector.forget(client_id)
-                    return []
-                return self._suspect(client_id, f"its connection to the coordinator ended: {reason}")
-            case ev.ProbeAnswered(tag, outcome, detail):
-                suspect = self._probes.pop(tag, None)
-                if suspect is None or self._state is _State.CLOSED:
-                    return []
-                return self._judge_probe(suspect, outcome, detail, now)
+            case ev.SessionEnded(session) if session in self._client_of:
+                return self._on_session_ended(self._client_of[session], event, now)
+            case ev.SessionResumed(session) if session in self._client_of:
+                return self._on_session_resumed(self._client_of[session], now)
+            case ev.ProbeAnswered(tag, outcome, detail) if self._state is not _State.CLOSED:
+                self._suspicions.answered(tag, outcome, detail, now)
+        return []
 
     def _on_message(self, member: _Member, message: ClientMessage, now: float) -> Effects:
         self._detector.heard(member.register.client_id, now)
         match message:
-            case Heartbeat(sequence, phase, healthy, health):
-                self._note(member, phase, healthy, health)
-                return [ev.Answer((member.session,), self._ack(member, sequence, now))]
+            case Heartbeat():
+                return self._on_heartbeat(member, message, now)
             case Ready():
                 return self._on_ready(member, message)
             case Suspect(client_id, cause) if client_id in self._members:
-                reporter = member.register.client_id
-                return self._suspect(client_id, f"its ring link with client {reporter} broke: {cause}")
-            case EnterBarrier(name, ticket, timeout):
-                waiter = Waiter(member.register.client_id, ticket)
-                return self._on_barrier(self._barriers.enter(name, waiter, timeout, now))
+                evidence = f"its ring link with client {member.register.client_id} broke: {cause}"
+                self._suspicions.link_broke(client_id, evidence, now)
+                return self._probe_suspects(now)
+            case PreemptionNotice(_, deadline_in, reason):
+                return self._say_all(self._preemption.announce(member.register.client_id, deadline_in, reason, now))
+            case StepTold():
+                return self._say_all(self._preemption.told(member.register.client_id, message, now))
             case Leave(timeout):
                 return self._on_leave(member, timeout, now)
             case Goodbye(phase, error, cause):
                 member.phase = phase
-                return self._on_goodbye(member, error, cause)
+                return self._on_goodbye(member, error, cause, now)
         return []
 
     def wake(self, now: float) -> Effects:
@@ -160,38 +152,52 @@ class CoordinatorMachine:
         self._detector.awake(now)
         if self._state is _State.CLOSED:
             return []
-        if self._verdict_due is not None and now >= self._verdict_due:
+        if self._suspicions.verdict_is_due(now):
             return self._fail_for_the_dead()
-        for client_id, (due, cause) in self._doubts.items():
-            if now >= due:
-                return self._fail(self._members[client_id], cause)
+        if (doubtful := self._suspicions.doubtful(now)) is not None:
+            return self._fail(self._members[doubtful[0]], doubtful[1])
         if silent := self._detector.silent(now):
-            client_id, age = silent[0]
-            also = [other for other, _ in silent[1:]]
-            return self._fail(self._members[client_id], f"no heartbeat for {age:.1f} s", also=also)
+            return self._fail_for_silence(silent)
         if self._leave_deadline is not None and now >= self._leave_deadline:
             return self._dismiss()
-        return [effect for failure in self._barriers.expire(now) for effect in self._on_barrier(failure)]
+        return [*self._probe_suspects(now), *self._say_all(self._preemption.wake(now))]
 
     def deadline(self) -> float | None:
         """Return when to wake this machine next."""
         if self._state is _State.CLOSED:
             return None
-        doubt = min((due for due, _ in self._doubts.values()), default=None)
-        judging = (self._detector.deadline(), self._verdict_due, doubt)
-        candidates = (*judging, self._leave_deadline, self._barriers.deadline())
+        judging = (self._detector.deadline(), self._suspicions.deadline())
+        candidates = (*judging, self._leave_deadline, self._preemption.deadline())
         return min((due for due in candidates if due is not None), default=None)
 
     @property
     def has_told_all(self) -> bool:
-        """Whether the job is over, and no client is to come that has not heard of it."""
+        """Whether the job is over, and no client is to come, or to come back, that has not heard of it."""
         return self._state is _State.CLOSED and not self._untold
+
+    def is_member(self, client_id: int, incarnation: int) -> bool:
+        """Return whether such a process is a client of this job."""
+        return client_id in self._registers and self._registers[client_id].incarnation == incarnation
+
+    def live(self) -> list[int]:
+        """Return the clients that are not known to be dead, or to be leaving."""
+        dead = self._suspicions.dead
+        return [c for c, member in self._members.items() if c not in dead and not member.is_leaving]
+
+    def whereabouts(self, client_id: int) -> str:
+        """Return where a client is, for a text."""
+        step = self._steps.describe(client_id).removeprefix("it is ")
+        member = self._members[client_id]
+        return f"{member.register.address}, in phase {member.phase}" + (f", {step}" if step else "")
 
     # Steps.
 
     def _register(self, session: int, register: Register, now: float) -> Effects:
         if session in self._client_of:
             return [ev.CloseSession(session)]
+        incumbent = self._members.get(register.client_id)
+        if incumbent is not None and incumbent.register.incarnation == register.incarnation:
+            return self._register_again(incumbent, session, now)
         refusal = refusal_of(register, self.config, self._registers, is_forming=self._state is _State.FORMING)
         if refusal is not None:
             return [ev.Answer((session,), refusal), ev.CloseSession(session)]
@@ -204,8 +210,52 @@ class CoordinatorMachine:
         effects: Effects = [ev.Answer((session,), HeartbeatAck(0, (), (), ()))]
         if len(self._members) == self.config.num_clients:
             self._state = _State.BRINGING_UP
-            effects.append(self._to_all(Formed(self.config.job_id, _EPOCH, self._roster())))
+            effects.append(self._to_all(self._formed()))
         return effects
+
+    def _register_again(self, member: _Member, session: int, now: float) -> Effects:
+        """Take in a client whose first connection broke before it had heard anything: all is said again."""
+        client_id = member.register.client_id
+        old, member.session, member.is_connected = member.session, session, True
+        del self._client_of[old]
+        self._client_of[session] = client_id
+        self._suspicions.session_resumed(client_id)
+        self._detector.heard(client_id, now)
+        effects: Effects = [ev.CloseSession(old), ev.Answer((session,), HeartbeatAck(0, (), (), ()))]
+        if self._state is _State.BRINGING_UP:
+            effects.append(ev.Answer((session,), self._formed()))
+        return effects
+
+    def _on_session_ended(self, client_id: int, ended: ev.SessionEnded, now: float) -> Effects:
+        member = self._members[client_id]
+        member.is_connected = False
+        if self._state is _State.CLOSED:
+            if not ended.is_settled and client_id not in self._gone:
+                self._untold.add(client_id)
+            return []
+        if member.is_leaving:
+            self._detector.forget(client_id)
+            return []
+        self._suspicions.session_broke(client_id, f"its connection to the coordinator ended: {ended.reason}", now)
+        return self._probe_suspects(now)
+
+    def _on_session_resumed(self, client_id: int, now: float) -> Effects:
+        member = self._members[client_id]
+        member.is_connected = True
+        self._untold.discard(client_id)
+        if self._state is not _State.CLOSED:
+            self._suspicions.session_resumed(client_id)
+            self._detector.heard(client_id, now)
+            member.reconnects += 1
+            self._news.announce(client_id)
+        return []
+
+    def _on_heartbeat(self, member: _Member, beat: Heartbeat, now: float) -> Effects:
+        self._note(member, beat.phase, beat.healthy, beat.health)
+        self._steps.note(member.register.client_id, beat, now)
+        if (stalled := self._steps.stalled(member.register.client_id, now)) is not None:
+            return self._fail(self._members[stalled[0]], stalled[1])
+        return [ev.Answer((member.session,), self._ack(member, beat.sequence, now))]
 
     def _on_ready(self, member: _Member, ready: Ready) -> Effects:
         member.ready = ready
@@ -231,18 +281,6 @@ class CoordinatorMachine:
         cause = f"the clients hold different tables of devices after the merge: {camps}. Restart the job."
         return self._fail(self._members[odd[0]], cause, error="TopologyError")
 
-    def _on_barrier(self, outcome: Released | TimedOut | None) -> Effects:
-        if outcome is None:
-            return []
-        packed = pack_ids(outcome.missing) if isinstance(outcome, TimedOut) else ()
-        return [
-            ev.Answer(
-                (self._members[waiter.client_id].session,),
-                BarrierFailed(waiter.ticket, packed) if packed else BarrierReleased(waiter.ticket),
-            )
-            for waiter in outcome.waiters
-        ]
-
     def _on_leave(self, member: _Member, timeout: float, now: float) -> Effects:
         member.is_leaving = True
         self._note(member, Phase.LEAVING, member.healthy, member.health)
@@ -256,6 +294,7 @@ class CoordinatorMachine:
         leavers = [m for m in self._members.values() if m.is_leaving]
         stayers = [m for m in self._members.values() if not m.is_leaving]
         missing = pack_ids(m.register.client_id for m in stayers)
+        self._untold = {m.register.client_id for m in self._members.values() if not m.is_connected}
         effects: Effects = [ev.Answer(tuple(m.session for m in leavers), Dismissed(missing))]
         if stayers:
             first = leavers[0]
@@ -265,7 +304,10 @@ class CoordinatorMachine:
             effects.append(ev.Answer(tuple(m.session for m in stayers), self._verdict(first, "", cause, ())))
         return effects
 
-    def _on_goodbye(self, member: _Member, error: str, cause: str) -> Effects:
+    def _on_goodbye(self, member: _Member, error: str, cause: str, now: float) -> Effects:
+        if error == CoordinatorLostError.__name__:
+            self._suspicions.gave_up(member.register.client_id, f"it lost the coordinator: {cause}", now)
+            return []
         if error == RENDEZVOUS_TIMEOUT:
             client_id = member.register.client_id
             return self._fail(member, f"the patience of client {client_id} ended first", error=error)
@@ -275,62 +317,52 @@ class CoordinatorMachine:
 
     def _answer_too_late(self, session: int, message: ClientMessage) -> Effects:
         """Tell who comes for the first time why the job failed; who was here before has come for the next one."""
+        if (client_id := self._client_of.get(session)) is not None:
+            if isinstance(message, Goodbye):
+                self._gone.add(client_id)
+            return []
         if self._last_word is None or not isinstance(message, Register) or message.client_id not in self._untold:
             return [ev.CloseSession(session)]
         self._untold.remove(message.client_id)
         return [ev.Answer((session,), self._last_word), ev.CloseSession(session)]
 
-    def _suspect(self, client_id: int, evidence: str) -> Effects:
-        member = self._members[client_id]
-        if member.evidence:
-            return []
-        member.evidence = evidence
-        self._sequence += 1
-        tag = (_EPOCH, self._sequence)
-        self._probes[tag] = client_id
-        return [ev.Probe(tag, member.register.link_address, member.register.incarnation)]
+    def _probe_suspects(self, now: float) -> Effects:
+        registers = ((tag, self._members[client_id].register) for tag, client_id in self._suspicions.probes(now))
+        return [ev.Probe(tag, register.link_address, register.incarnation) for tag, register in registers]
 
     def _fail_for_the_dead(self) -> Effects:
-        first, *others = self._dead
-        if len(self._dead) > 1 and len(self._dead) == self.config.num_clients - 1:
+        dead = self._suspicions.dead
+        first, *others = dead
+        if len(dead) > 1 and len(dead) == self.config.num_clients - 1:
             # That everybody has died is less likely than that they have given this one up.
             cause = "all other clients have gone, as they do when this one is stopped or cut off for too long"
             return self._fail(self._members[_HOST], cause, error=CoordinatorLostError.__name__)
-        return self._fail(self._members[first], self._dead[first], also=others)
+        return self._fail(self._members[first], dead[first], also=others)
 
-    def _judge_probe(self, client_id: int, outcome: ProbeOutcome, detail: str, now: float) -> Effects:
-        evidence = self._members[client_id].evidence
-        if outcome in (ProbeOutcome.REFUSED, ProbeOutcome.REPLACED):
-            self._dead[client_id] = f"process died ({detail}; {evidence})"
-            self._verdict_due = self._verdict_due or now + _VERDICT_DELAY
-        else:
-            self._doubts[client_id] = (now + _DOUBT, f"{evidence} ({detail})")
-        return []
+    def _fail_for_silence(self, silent: list[tuple[int, float]]) -> Effects:
+        client_id, age = silent[0]
+        details = [text for text in (self._suspicions.evidence(client_id), self._steps.describe(client_id)) if text]
+        cause = f"no heartbeat for {age:.1f} s" + (f" ({'; '.join(details)})" if details else "")
+        return self._fail(self._members[client_id], cause, also=[other for other, _ in silent[1:]])
 
     def _fail(
         self, member: _Member, cause: str, *, error: str = "PeerFailedError", also: Iterable[int] = ()
     ) -> Effects:
-        others = {*self._dead, *also} - {member.register.client_id}
+        others = {*self._suspicions.dead, *also} - {member.register.client_id}
+        self._gone = {*others, member.register.client_id}
         self._last_word = self._verdict(member, error, cause, pack_ids(others))
         self._state = _State.CLOSED
-        self._untold = set(range(self.config.num_clients)) - self._members.keys()
+        connected = {client_id for client_id, other in self._members.items() if other.is_connected}
+        self._untold = set(range(self.config.num_clients)) - connected - self._gone
         return [self._to_all(self._last_word)]
 
     # Helpers.
 
     def _verdict(self, member: _Member, error: str, cause: str, also: tuple[int, ...]) -> Verdict:
-        register = member.register
+        who = member.register
         missing = self._missing() if self._state is _State.FORMING or error == RENDEZVOUS_TIMEOUT else ()
-        return Verdict(
-            error or "PeerFailedError",
-            register.client_id,
-            register.address,
-            register.hostname,
-            member.phase,
-            cause,
-            missing,
-            also,
-        )
+        error = error or PeerFailedError.__name__
+        return Verdict(error, who.client_id, who.address, who.hostname, member.phase, cause, missing, also)
 
     def _missing(self) -> tuple[int, ...]:
         """Return the clients that have not registered, or, once all have, those that are furthest behind."""
@@ -341,35 +373,28 @@ class CoordinatorMachine:
             return self._packed_missing
         return pack_ids(furthest_behind({client_id: self._members[client_id].phase for client_id in everybody}))
 
-    def _to_all(self, message: Formed | Commit | Verdict) -> ev.Answer:
+    def _say_all(self, messages: Iterable[StepAsked | PointSet]) -> Effects:
+        return [self._to_all(message) for message in messages]
+
+    def _to_all(self, message: Formed | Commit | Verdict | StepAsked | PointSet) -> ev.Answer:
         return ev.Answer(tuple(self._client_of), message)
 
-    def _roster(self) -> tuple[MemberInfo, ...]:
+    def _formed(self) -> Formed:
         registers = (self._members[client_id].register for client_id in range(self.config.num_clients))
-        return tuple(
+        roster = tuple(
             MemberInfo(r.client_id, r.address, r.hostname, r.pid, r.incarnation, r.link_address) for r in registers
         )
+        return Formed(self.config.job_id, _EPOCH, roster, self.config.has_services)
 
     def _note(self, member: _Member, phase: str, healthy: bool, health: str) -> None:
         if (member.phase, member.healthy, member.health) != (phase, healthy, health):
             member.phase, member.healthy, member.health = phase, healthy, health
-            self._sequence += 1
-            self._news[member.register.client_id] = self._sequence
-            self._news.move_to_end(member.register.client_id)
+            self._news.announce(member.register.client_id)
 
     def _ack(self, member: _Member, sequence: int, now: float) -> HeartbeatAck:
         missing = self._missing() if self._state is _State.FORMING else ()
         late = self._detector.overdue(now, _OVERDUE_INTERVALS * self.config.heartbeat_interval)
         overdue = tuple(Overdue(client_id, age) for client_id, age in late)
-        return HeartbeatAck(sequence, missing, overdue, self._news_for(member))
-
-    def _news_for(self, member: _Member) -> tuple[MemberUpdate, ...]:
-        """Return the members whose phase or health has changed since this one was last told."""
-        news: list[MemberUpdate] = []
-        for client_id in reversed(self._news):
-            if self._news[client_id] <= member.news_seen:
-                break
-            other = self._members[client_id]
-            news.append(MemberUpdate(client_id, other.phase, other.healthy, other.health))
-        member.news_seen = self._sequence
-        return tuple(news)
+        changed = (self._members[client_id] for client_id in self._news.tell(member.register.client_id))
+        updates = tuple(MemberUpdate(m.register.client_id, m.phase, m.healthy, m.health, m.reconnects) for m in changed)
+        return HeartbeatAck(sequence, missing, overdue, updates, self._steps.furthest_behind(now))

@@ -52,14 +52,21 @@ class Detector:
         return late
 
     def silent(self, now: float) -> list[tuple[int, float]]:
-        """Return the clients to be declared dead, with the seconds each has been silent."""
+        """Return the clients to be declared dead, with the seconds since a heartbeat of each was due.
+
+        The first is judged by when its next heartbeat was due, as it may have fallen silent just before. With it go all
+        that have not been heard for the timeout: they may have fallen silent at the same moment.
+        """
         if self._listening_since is None or now - self._listening_since < self.timeout:
             return []
-        return [(client_id, age) for client_id, age in self.overdue(now, 0.0) if age >= self.timeout]
+        late = [(client_id, age) for client_id, age in self.overdue(now, 0.0) if age >= self.timeout]
+        if not late or late[0][1] < self.timeout + self._interval:
+            return []
+        return [(client_id, age - self._interval) for client_id, age in late]
 
     def deadline(self) -> float | None:
         """Return when to be woken next: to judge, or just to know that the judge is awake."""
         if not self._last_heard or self._last_awake is None or self._listening_since is None:
             return None
-        due = max(next(iter(self._last_heard.values())), self._listening_since) + self.timeout
+        due = max(next(iter(self._last_heard.values())) + self._interval, self._listening_since) + self.timeout
         return min(due, self._last_awake + self._interval)

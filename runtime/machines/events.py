@@ -10,7 +10,17 @@ from dataclasses import dataclass
 
 from ...devices.base import LocalDevice
 from ...errors import BringupError
-from ...transport.messages import ClientMessage, CoordinatorMessage, KindRun, MemberInfo, Span
+from ...transport.messages import (
+    ClientMessage,
+    CoordinatorMessage,
+    KindRun,
+    MemberInfo,
+    PointSet,
+    PreemptionNotice,
+    Span,
+    StepAsked,
+    StepTold,
+)
 from ...transport.ports import ProbeOutcome
 from .core_ids import CoreTable
 
@@ -19,7 +29,6 @@ __all__ = [
     "Answer",
     "BackendFailed",
     "BackendStarted",
-    "BarrierDone",
     "Begin",
     "CloseSession",
     "Connect",
@@ -27,6 +36,7 @@ __all__ = [
     "Connected",
     "CoordinatorEffect",
     "CoordinatorEvent",
+    "CoordinatorGone",
     "DialFailed",
     "Failed",
     "HealthChanged",
@@ -37,19 +47,23 @@ __all__ = [
     "Merged",
     "PeerEffect",
     "PeerEvent",
+    "Preempt",
     "Probe",
     "ProbeAnswered",
     "Received",
+    "Reconnect",
+    "Reconnected",
     "RingConnected",
     "Send",
     "SessionEnded",
     "SessionLost",
     "SessionMessage",
+    "SessionResumed",
     "StartBackend",
     "Tag",
     "Up",
-    "WishBarrier",
     "WishLeave",
+    "WishPreemption",
 ]
 
 Tag = tuple[int, int]
@@ -87,8 +101,23 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class SessionLost:
-    """The session has ended."""
+    """The connection that carries the session has broken."""
 
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reconnected:
+    """The session goes on over another connection; nothing of it was lost."""
+
+    tag: Tag
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorGone:
+    """There is proof that the coordinator's process has ended: its port refuses, or another answers there."""
+
+    tag: Tag
     reason: str
 
 
@@ -148,12 +177,10 @@ class MergeFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class WishBarrier:
-    """The user waits at a barrier; `timeout` in seconds or `None`."""
+class WishPreemption:
+    """The user's part in the agreement on a preemption point: what to send."""
 
-    ticket: int
-    name: str
-    timeout: float | None
+    message: PreemptionNotice | StepTold
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +201,8 @@ PeerEvent = (
     | Connected
     | Received
     | SessionLost
+    | Reconnected
+    | CoordinatorGone
     | BackendStarted
     | BackendFailed
     | HealthChanged
@@ -181,7 +210,7 @@ PeerEvent = (
     | LinkBroken
     | Merged
     | MergeFailed
-    | WishBarrier
+    | WishPreemption
     | WishLeave
     | Abort
 )
@@ -204,8 +233,19 @@ class Connect:
 
 
 @dataclass(frozen=True, slots=True)
+class Reconnect:
+    """Carry the session on over another connection, however long it takes to get one.
+
+    The present one, if it stands, is used until then. Answered by `Reconnected` or `CoordinatorGone`; `DialFailed` may
+    come before. Replaces a `Reconnect` that was not answered yet.
+    """
+
+    tag: Tag
+
+
+@dataclass(frozen=True, slots=True)
 class Send:
-    """Send a message to the coordinator."""
+    """Send a message to the coordinator; one sent while no connection stands waits for the next."""
 
     message: ClientMessage
 
@@ -234,10 +274,12 @@ class Up:
     """The job is up."""
 
     job_id: str
+    epoch: int
     members: tuple[MemberInfo, ...]
     table: CoreTable
     kinds: tuple[KindRun, ...]
     slowest: tuple[Span, ...]
+    has_services: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,11 +290,10 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class BarrierDone:
-    """A barrier call is over."""
+class Preempt:
+    """The agreement on a preemption point goes on: what the coordinator says."""
 
-    ticket: int
-    error: BringupError | None
+    message: StepAsked | PointSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +303,7 @@ class Left:
     missing: tuple[int, ...]
 
 
-PeerEffect = StartBackend | Connect | Send | ConnectRing | Merge | Up | Failed | BarrierDone | Left
+PeerEffect = StartBackend | Connect | Reconnect | Send | ConnectRing | Merge | Up | Failed | Preempt | Left
 
 # What happens to the coordinator, and what it asks for.
 
@@ -277,10 +318,21 @@ class SessionMessage:
 
 @dataclass(frozen=True, slots=True)
 class SessionEnded:
-    """A session is over."""
+    """The connection that carries a session has ended; a client that lives may come back to the session.
+
+    `is_settled` tells that the client has acknowledged all that was said to it.
+    """
 
     session: int
     reason: str
+    is_settled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SessionResumed:
+    """A session goes on over another connection; nothing of it was lost."""
+
+    session: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,12 +344,12 @@ class ProbeAnswered:
     detail: str
 
 
-CoordinatorEvent = SessionMessage | SessionEnded | ProbeAnswered
+CoordinatorEvent = SessionMessage | SessionEnded | SessionResumed | ProbeAnswered
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Send one message on each of `sessions`."""
+    """Send one message in each of `sessions`; where no connection stands it waits for the next."""
 
     sessions: tuple[int, ...]
     message: CoordinatorMessage

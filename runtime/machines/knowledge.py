@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from ...errors import BarrierTimeoutError, BringupError, PeerFailedError
-from ...transport.messages import Formed, HeartbeatAck, MemberUpdate, Verdict
+from ...errors import BringupError, PeerFailedError
+from ...transport.messages import PROTOCOL_VERSION, Formed, HeartbeatAck, MemberUpdate, Register, Verdict
 from .ids import format_ids, unpack_ids
 from .phases import Phase, furthest_behind
 from .verdicts import RENDEZVOUS_TIMEOUT, coordinator_lost, name_clients, of_verdict, rendezvous_timeout
@@ -41,6 +41,23 @@ class PeerConfig:
     heartbeat_timeout: float
     shutdown_timeout: float
 
+    def registration(self, link_address: str) -> Register:
+        """Return this peer's registration; `link_address` is where the others reach its links."""
+        return Register(
+            client_id=self.client_id,
+            num_clients=self.num_clients,
+            job_name=self.job_name,
+            protocol_version=PROTOCOL_VERSION,
+            package_version=self.package_version,
+            incarnation=self.incarnation,
+            address=self.addresses[self.client_id] if self.addresses else link_address,
+            hostname=self.hostname,
+            pid=self.pid,
+            link_address=link_address,
+            device_type=self.device_type,
+            heartbeat_interval=self.heartbeat_interval,
+        )
+
 
 class Knowledge:
     """Kept up to date by the peer's machine from what the coordinator says.
@@ -60,6 +77,7 @@ class Knowledge:
         self._missing: tuple[int, ...] = ()
         self._updates: dict[int, MemberUpdate] = {}
         self._overdue: dict[int, float] = {}
+        self._steps: dict[int, tuple[int, float]] = {}
 
     def acknowledge(self, ack: HeartbeatAck, now: float) -> None:
         """Take in an answer of the coordinator."""
@@ -68,6 +86,7 @@ class Knowledge:
         self._missing = ack.missing
         self._overdue = {late.client_id: late.age for late in ack.overdue}
         self._updates.update({update.client_id: update for update in ack.updates})
+        self._steps.update({step.client_id: (step.step, now - step.age) for step in ack.steps})
 
     def commit(self) -> None:
         """Note that all are ready: only then does the coordinator commit."""
@@ -88,6 +107,11 @@ class Knowledge:
     def age_of(self, client_id: int, now: float) -> float:
         """Return the seconds since a client is known to have been heard by the coordinator."""
         return now - self.acked_at + self._overdue.get(client_id, 0.0)
+
+    def step_of(self, client_id: int, now: float) -> tuple[int, float] | None:
+        """Return the step a client was last known to be at, and for how many seconds."""
+        mark = self._steps.get(client_id)
+        return None if mark is None else (mark[0], now - mark[1])
 
     def missing(self) -> dict[int, str]:
         """Return the clients that are not known to have registered, with their addresses."""
@@ -140,17 +164,6 @@ class Knowledge:
             address=address,
             phase=own_phase,
             cause=cause,
-        )
-
-    def barrier_timeout(self, name: str, missing: Iterable[int]) -> BringupError:
-        """Return the error for a barrier that not all reached."""
-        absent = self._with_addresses(missing)
-        phases = {self._updates[c].phase for c in absent if c in self._updates} - {Phase.READY}
-        where = f" (in phase {', '.join(sorted(phases))})" if phases else ""
-        return BarrierTimeoutError(
-            f"barrier {name!r} timed out: {len(absent)} of {self._config.num_clients} clients did not come: "
-            f"{name_clients(absent)}{where}. Look at what those clients are doing.",
-            missing=absent,
         )
 
     def _rendezvous_timeout(self, missing: dict[int, str], reason: str) -> BringupError:

@@ -9,6 +9,9 @@ job's table. It reports the table's digest, and when the coordinator has the sam
                  ^            |
                  +------------+  the coordinator went before it had answered: it was an old one, or a stranger
 
+A connection that breaks later is no failure: the session goes on over another one, and a coordinator that is not heard
+is dialled again before its silence has lasted too long. That its port refuses is proof that it has gone.
+
 From any state the peer may fail, which is final. It fails at once when it is told so; when it finds out itself, it says
 goodbye with the cause, and the coordinator tells the others.
 """
@@ -18,30 +21,28 @@ from __future__ import annotations
 import enum
 
 from ...devices.base import LocalDevice
-from ...errors import BringupError, ConfigurationError
+from ...errors import BringupError
 from ...transport.messages import (
-    PROTOCOL_VERSION,
-    BarrierFailed,
-    BarrierReleased,
     Commit,
     CoordinatorMessage,
     Dismissed,
-    EnterBarrier,
     Formed,
     Goodbye,
     Heartbeat,
     HeartbeatAck,
     Leave,
     MemberUpdate,
+    PointSet,
     Ready,
     Refused,
-    Register,
+    StepAsked,
     Suspect,
     Verdict,
 )
 from . import events as ev
 from .core_ids import CoreTable
 from .detector import Detector
+from .heartbeats import Heartbeats
 from .ids import unpack_ids
 from .kinds import runs_of
 from .knowledge import COORDINATOR, Knowledge, PeerConfig
@@ -50,9 +51,7 @@ from .verdicts import goodbye_cause, of_refusal
 
 __all__ = ["PeerConfig", "PeerMachine", "Progress"]
 
-_PHASE_REPORT_DELAY = 0.05
-_FRESH_NEWS_BEFORE_DEADLINE = 0.25
-_LEAVE_GRACE = 1.0
+_GRACE = 1.0
 _PATIENCE_TO_TELL = 2.0
 _HEALTH_CHARACTERS_MAX = 1024
 
@@ -77,7 +76,12 @@ Effects = list[ev.PeerEffect]
 
 
 class PeerMachine:
-    """See the module's theory of operation."""
+    """See the module's theory of operation.
+
+    Attributes:
+        mark: the step that the program last said it has got to, and when it got there; set from outside.
+        calls_waiting: how many of its calls wait for other clients; set from outside.
+    """
 
     def __init__(self, config: PeerConfig, now: float) -> None:
         self.config = config
@@ -93,11 +97,12 @@ class PeerMachine:
         self._is_linked = False
         self._table: CoreTable | None = None
         self._health = (True, "")
-        self._beat = 0
-        self._beat_due: float | None = None
-        self._beat_phase = Phase.CONNECT
-        self._phase_changed_at: float | None = None
-        self._barriers: dict[int, ev.WishBarrier] = {}
+        self._beats = Heartbeats(config.heartbeat_interval, config.heartbeat_timeout)
+        self._heard_at = now
+        self._lost = ""
+        self._reconnects = 0
+        self.mark: tuple[int, float] | None = None
+        self.calls_waiting = 0
         self._suspected: tuple[float, int, str] | None = None
         self._held: tuple[float, BringupError] | None = None
         self._leave_deadline: float | None = None
@@ -112,7 +117,7 @@ class PeerMachine:
         phase = self.phase
         effects = self._handle(event, now)
         if self.phase is not phase:
-            self._phase_changed_at = now
+            self._beats.phase_changed(now)
         return effects
 
     def _handle(self, event: ev.PeerEvent, now: float) -> Effects:
@@ -127,6 +132,13 @@ class PeerMachine:
                 return self._register(link_address)
             case ev.SessionLost(reason):
                 return self._on_session_lost(reason)
+            case ev.Reconnected(tag) if self._is_current(ev.Reconnect, tag):
+                self._lost, self._heard_at = "", now
+                self._reconnects += 1
+                return self._heartbeat(now)
+            case ev.CoordinatorGone(tag, reason) if self._is_current(ev.Reconnect, tag):
+                cause = f"process died ({reason}{'; ' if self._lost else ''}{self._lost})"
+                return self._close(self._knowledge.coordinator_lost(self.phase, cause))
             case ev.BackendStarted(tag, devices) if self._is_current(ev.StartBackend, tag):
                 self._devices = devices
                 self.timeline.leave(Phase.DEVICES, now)
@@ -142,13 +154,13 @@ class PeerMachine:
             case ev.MergeFailed(tag, error) if self._is_current(ev.Merge, tag):
                 return self._fail(error)
             case ev.LinkBroken(client_id, cause) if self._state in _RING_NEEDED and self._suspected is None:
-                self._suspected = (now + self.config.heartbeat_timeout, client_id, cause)
+                self._suspected = (now + self._patience_with_coordinator, client_id, cause)
                 return [ev.Send(Suspect(client_id, cause))]
             case ev.HealthChanged(healthy, detail):
                 self._health = (healthy, detail[:_HEALTH_CHARACTERS_MAX])
                 return self._heartbeat(now) if self._state in _REGISTERED else []
-            case ev.WishBarrier():
-                return self._enter_barrier(event)
+            case ev.WishPreemption(message):
+                return [ev.Send(message)] if self._state is _State.UP else []
             case ev.WishLeave():
                 return self._leave(now)
             case ev.Abort(error):
@@ -157,6 +169,9 @@ class PeerMachine:
 
     def _receive(self, message: CoordinatorMessage, now: float) -> Effects:
         self._detector.heard(COORDINATOR, now)
+        self._heard_at = now
+        if not self._lost:
+            self._awaited.pop(ev.Reconnect, None)
         match message:
             case HeartbeatAck():
                 return self._on_ack(message, now)
@@ -169,16 +184,15 @@ class PeerMachine:
                 self._state = _State.UP
                 self._knowledge.commit()
                 self.timeline.leave(Phase.COMMIT, now)
-                return [ev.Up(formed.job_id, formed.members, self._table, kinds, spans)]
+                return [
+                    ev.Up(formed.job_id, formed.epoch, formed.members, self._table, kinds, spans, formed.has_services)
+                ]
             case Verdict():
                 return self._close(self._knowledge.of_verdict(message))
             case Refused():
                 return self._close(of_refusal(message, self.config.client_id, self.config.coordinator_address))
-            case BarrierReleased(ticket) if self._barriers.pop(ticket, None):
-                return [ev.BarrierDone(ticket, None)]
-            case BarrierFailed(ticket, missing) if wish := self._barriers.pop(ticket, None):
-                error = self._knowledge.barrier_timeout(wish.name, unpack_ids(missing))
-                return [ev.BarrierDone(ticket, error)]
+            case StepAsked() | PointSet():
+                return [ev.Preempt(message)]
             case Dismissed(missing) if self._state is _State.LEAVING:
                 self._state = _State.CLOSED
                 return [ev.Left(tuple(unpack_ids(missing)))]
@@ -192,13 +206,17 @@ class PeerMachine:
         if self._state in _BEFORE_UP and now >= self._initialization_deadline:
             return self._fail(self._knowledge.timed_out(self.phase))
         if silent := self._detector.silent(now):
-            return self._close(self._knowledge.coordinator_lost(self.phase, f"no heartbeat for {silent[0][1]:.1f} s"))
+            # It may still hear this client, and can tell the others then.
+            cause = f"no heartbeat for {silent[0][1]:.1f} s" + (f" ({self._lost})" if self._lost else "")
+            return self._fail(self._knowledge.coordinator_lost(self.phase, cause))
         if self._held is not None and now >= self._held[0]:
             return self._fail(self._held[1], Phase.DEVICES)
         if self._suspected is not None and now >= self._suspected[0]:
             return self._fail(self._knowledge.link_broken(self.phase, *self._suspected[1:]))
         if self._leave_deadline is not None and now >= self._leave_deadline:
             return self._close(self._knowledge.coordinator_lost(self.phase, "it did not answer the wish to shut down"))
+        if (due := self._redial_due()) is not None and now >= due:
+            return [ev.Reconnect(self._tag(ev.Reconnect))]
         due = self._heartbeat_due()
         return self._heartbeat(now) if due is not None and now >= due else []
 
@@ -206,7 +224,7 @@ class PeerMachine:
         """Return when to wake this machine next."""
         if self._state is _State.CLOSED:
             return None
-        candidates = [self._detector.deadline(), self._heartbeat_due(), self._leave_deadline]
+        candidates = [self._detector.deadline(), self._heartbeat_due(), self._redial_due(), self._leave_deadline]
         if self._state in _BEFORE_UP:
             candidates.append(self._initialization_deadline)
         candidates += [waiting[0] for waiting in (self._suspected, self._held) if waiting is not None]
@@ -240,10 +258,16 @@ class PeerMachine:
         return Progress(self.phase, self.timeline.elapsed(now), known.missing(), known.waiting_for(self.phase))
 
     def update_of(self, client_id: int) -> MemberUpdate | None:
-        """Return the last known phase and health of a client, where the coordinator has said any."""
+        """Return the last known phase, health and reconnections of a client, where the coordinator has said any."""
         if client_id == self.config.client_id:
-            return MemberUpdate(client_id, self.phase, *self._health)
+            return MemberUpdate(client_id, self.phase, *self._health, self._reconnects)
         return self._knowledge.update_of(client_id)
+
+    def step_of(self, client_id: int, now: float) -> tuple[int, float] | None:
+        """Return the step that a client's program is known to be at, and for how many seconds."""
+        if client_id == self.config.client_id:
+            return None if self.mark is None else (self.mark[0], now - self.mark[1])
+        return self._knowledge.step_of(client_id, now)
 
     def age_of(self, client_id: int, now: float) -> float:
         """Return the seconds since a client is known to have been heard by the coordinator."""
@@ -262,29 +286,17 @@ class PeerMachine:
 
     def _register(self, link_address: str) -> Effects:
         self._state = _State.REGISTERING
-        config = self.config
-        register = Register(
-            client_id=config.client_id,
-            num_clients=config.num_clients,
-            job_name=config.job_name,
-            protocol_version=PROTOCOL_VERSION,
-            package_version=config.package_version,
-            incarnation=config.incarnation,
-            address=config.addresses[config.client_id] if config.addresses else link_address,
-            hostname=config.hostname,
-            pid=config.pid,
-            link_address=link_address,
-            device_type=config.device_type,
-            heartbeat_interval=config.heartbeat_interval,
-        )
-        return [ev.Send(register), *([] if self._held is None else self._fail(self._held[1], Phase.DEVICES))]
+        return [
+            ev.Send(self.config.registration(link_address)),
+            *([] if self._held is None else self._fail(self._held[1], Phase.DEVICES)),
+        ]
 
     def _on_ack(self, ack: HeartbeatAck, now: float) -> Effects:
         if self._state is _State.REGISTERING:
             self._state = _State.WAITING
             self.timeline.leave(Phase.CONNECT, now)
             self.timeline.enter(Phase.RENDEZVOUS, now)
-            self._beat_due = now + self.config.heartbeat_interval
+            self._beats.begin(now)
         self._knowledge.acknowledge(ack, now)
         return []
 
@@ -315,24 +327,11 @@ class PeerMachine:
         kinds = runs_of(device.kind for device in self._devices)
         return [ev.Send(Ready(table.digest, kinds, self.timeline.spans()))]
 
-    def _enter_barrier(self, wish: ev.WishBarrier) -> Effects:
-        error: BringupError | None = None
-        if self._state is not _State.UP:
-            error = ConfigurationError(f"barrier {wish.name!r} was called in phase {self.phase}: the system is not up")
-        elif any(other.name == wish.name for other in self._barriers.values()):
-            error = ConfigurationError(
-                f"client {self.config.client_id} waits at barrier {wish.name!r} already: one call at a time for a name"
-            )
-        if error is not None:
-            return [ev.BarrierDone(wish.ticket, error)]
-        self._barriers[wish.ticket] = wish
-        return [ev.Send(EnterBarrier(wish.name, wish.ticket, wish.timeout or 0.0))]
-
     def _leave(self, now: float) -> Effects:
         if self._state is not _State.UP:
             return []
         self._state = _State.LEAVING
-        self._leave_deadline = now + self.config.shutdown_timeout + _LEAVE_GRACE
+        self._leave_deadline = now + self.config.shutdown_timeout + _GRACE
         return [ev.Send(Leave(self.config.shutdown_timeout))]
 
     def _on_session_lost(self, reason: str) -> Effects:
@@ -340,14 +339,15 @@ class PeerMachine:
             self._state = _State.CONNECTING
             self._knowledge.dial_reason = reason
             return [ev.Connect(self._tag(ev.Connect))]
-        return self._close(self._knowledge.coordinator_lost(self.phase, reason))
+        if self._hosts_coordinator:
+            return self._close(self._knowledge.coordinator_lost(self.phase, reason))
+        self._lost = reason
+        return [ev.Reconnect(self._tag(ev.Reconnect))]
 
     def _heartbeat(self, now: float) -> Effects:
-        self._beat += 1
-        self._beat_due = now + self.config.heartbeat_interval
-        self._beat_phase = self.phase
-        self._phase_changed_at = None
-        return [ev.Send(Heartbeat(self._beat, self.phase, *self._health))]
+        number = self._beats.send(self.phase, now)
+        step, age = (-1, -1.0) if self.mark is None else (self.mark[0], now - self.mark[1])
+        return [ev.Send(Heartbeat(number, self.phase, *self._health, step, age, self.calls_waiting > 0))]
 
     def _on_backend_failed(self, error: BringupError, now: float) -> Effects:
         if self._state is not _State.CONNECTING:
@@ -380,16 +380,20 @@ class PeerMachine:
         return True
 
     def _heartbeat_due(self) -> float | None:
-        """Return when to send the next heartbeat: at the interval, soon after a phase that lasts has begun, and shortly
-        before this client's patience ends, so that what it then says of the others is fresh.
-        """
-        if self._beat_due is None:
+        patience_ends = self._initialization_deadline if self._state in _BEFORE_UP else None
+        return self._beats.due(self.phase, self._knowledge.acked_at, patience_ends)
+
+    def _redial_due(self) -> float | None:
+        """Return when to dial the coordinator again although its connection stands, unless that is being done."""
+        if self._state not in _REGISTERED or self._hosts_coordinator or ev.Reconnect in self._awaited:
             return None
-        due = self._beat_due
-        if self._phase_changed_at is not None and self.phase is not self._beat_phase:
-            due = min(due, self._phase_changed_at + _PHASE_REPORT_DELAY)
-        if self._state in _BEFORE_UP:
-            last_news = self._initialization_deadline - _FRESH_NEWS_BEFORE_DEADLINE
-            if self._knowledge.acked_at < last_news and self._beat_due - self.config.heartbeat_interval < last_news:
-                due = min(due, last_news)
-        return due
+        return self._beats.redial_due(self._heard_at)
+
+    @property
+    def _patience_with_coordinator(self) -> float:
+        """How long the coordinator may take to find out what became of a client."""
+        return self.config.heartbeat_timeout + 2 * self.config.heartbeat_interval + _GRACE
+
+    @property
+    def _hosts_coordinator(self) -> bool:
+        return self.config.client_id == COORDINATOR

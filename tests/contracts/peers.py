@@ -5,18 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from bringup.devices.base import BackendConfig
 from bringup.devices.sim import SimBackend
 from bringup.devices.thread import BackendThread
+from bringup.errors import NotInitializedError
+from bringup.runtime.client import fresh
 from bringup.runtime.drivers.coordinator import CoordinatorDriver
 from bringup.runtime.drivers.peer import CoordinationPeer
+from bringup.runtime.drivers.service_server import ServiceServer
 from bringup.runtime.latch import Latch
 from bringup.runtime.machines import events as ev
 from bringup.runtime.machines.coordinator import CoordinatorConfig, CoordinatorMachine
 from bringup.runtime.machines.peer import PeerConfig, PeerMachine
+from bringup.runtime.machines.services import Services
+from bringup.runtime.services import ServiceClient, barrier_request
+from bringup.transport.addresses import Address
+from bringup.transport.service_messages import ServiceReply, ServiceRequest
 
 from .places import JOB_ID, Place
 
@@ -29,6 +36,10 @@ class JobOfPeers:
     Args:
         environment: the settings of the SIM backends.
         settings: fields of `PeerConfig`.
+
+    Attributes:
+        detours: where some clients reach the coordinator, where that is not its own address.
+        services: how each client calls the coordination services.
     """
 
     def __init__(
@@ -36,6 +47,8 @@ class JobOfPeers:
     ) -> None:
         self.peers: dict[int, CoordinationPeer] = {}
         self.runs: dict[int, asyncio.Task[None]] = {}
+        self.detours: dict[int, Address] = {}
+        self.services: dict[int, ServiceClient] = {}
         self._place = place
         self._num_clients = num_clients
         self._environment = environment or {}
@@ -50,7 +63,21 @@ class JobOfPeers:
         """Start some clients, or all."""
         for client_id in client_ids or range(self._num_clients):
             peer = self.peers[client_id] = self._make(client_id)
-            self.runs[client_id] = asyncio.create_task(peer.run())
+            self.services[client_id] = ServiceClient(peer.service_way, lambda other: f"host-{other}")
+            self.runs[client_id] = asyncio.create_task(self._run(peer, self.services[client_id]))
+
+    async def _run(self, peer: CoordinationPeer, services: ServiceClient) -> None:
+        async def watch() -> None:
+            error = await peer.failed.wait()
+            services.end(lambda: fresh(error))
+
+        watching = asyncio.create_task(watch())
+        try:
+            await peer.run()
+        finally:
+            watching.cancel()
+            await asyncio.wait([watching])
+            services.end(lambda: peer.failed.value or NotInitializedError("the system was shut down"))
 
     async def ups(self) -> list[ev.Up]:
         """Wait until all that were started are up."""
@@ -66,16 +93,30 @@ class JobOfPeers:
         while any(set(peer.machine.progress(0.0).missing) != set(absent) for peer in self.peers.values()):  # noqa: ASYNC110 - pure: it tells nobody
             await asyncio.sleep(0.001)
 
+    async def barrier(self, *client_ids: int, name: str = "all", timeout: float = 10.0) -> None:
+        """Let some clients, or all, meet."""
+        who = client_ids or tuple(self.peers)
+        await asyncio.gather(*(self.call(i, barrier_request(name, None, timeout, i)) for i in who))
+
+    async def call(self, client_id: int, make: Callable[[int], ServiceRequest]) -> ServiceReply:
+        """Let a client make a call."""
+        return await self.services[client_id].call(make)
+
     async def leave(self) -> list[tuple[int, ...]]:
         """Shut all down; returns whom each missed."""
         return await asyncio.gather(*(peer.leave() for peer in self.peers.values()))
 
     def _make(self, client_id: int) -> CoordinationPeer:
         network = self._place.peer(client_id)
-        coordinator = None
+        coordinator = services = None
         if client_id == 0:
             machine = CoordinatorMachine(self._coordinator_config())
             coordinator = CoordinatorDriver(machine, network, time.monotonic)
+            services = ServiceServer(
+                Services(self._num_clients, 2**20, machine.whereabouts, machine.live),
+                lambda sender: machine.is_member(sender.client_id, sender.incarnation),
+                time.monotonic,
+            )
         config = BackendConfig(client_id=client_id, num_clients=self._num_clients, environment=self._environment)
         return CoordinationPeer(
             PeerMachine(self._peer_config(client_id), time.monotonic()),
@@ -88,6 +129,7 @@ class JobOfPeers:
             device_timeout=10.0,
             health_interval=30.0,
             clock=time.monotonic,
+            services=services,
         )
 
     def _coordinator_config(self) -> CoordinatorConfig:
@@ -104,7 +146,7 @@ class JobOfPeers:
             client_id=client_id,
             num_clients=self._num_clients,
             job_name="worker",
-            coordinator_address=str(self._place.coordinator),
+            coordinator_address=str(self.detours.get(client_id, self._place.coordinator)),
             addresses=None,
             device_type="SIM",
             incarnation=1000 + client_id,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
-import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
@@ -13,6 +11,7 @@ import uvloop
 
 from bringup.testing import MemoryNetwork
 from bringup.transport.addresses import Address
+from bringup.transport.listening import free_ports
 from bringup.transport.network import GrpcNetwork
 from bringup.transport.ports import Link, LinkIdentity, LinkListener, Network
 
@@ -44,7 +43,11 @@ class Place(Protocol):
         ...
 
     def entrance(self) -> contextlib.AbstractAsyncContextManager[tuple[Address, Callable[[], None]]]:
-        """Return an address at which the coordinator is reached, and what breaks all sessions made through it."""
+        """Return an address at which the coordinator is reached, and what breaks all connections made through it."""
+        ...
+
+    def detour(self, client_id: int) -> contextlib.AbstractAsyncContextManager[tuple[Address, Callable[[], None]]]:
+        """Return an address at which one client reaches the coordinator, and what breaks its connection with it."""
         ...
 
     def silent_listener(self) -> contextlib.AbstractAsyncContextManager[Address]:
@@ -71,29 +74,20 @@ class MemoryPlace:
             yield self.coordinator, lambda: faults.enter_context(self.hub.refuse(str(self.coordinator)))
 
     @contextlib.asynccontextmanager
+    async def detour(self, client_id: int) -> AsyncIterator[tuple[Address, Callable[[], None]]]:
+        yield self.coordinator, lambda: self.hub.disconnect(f"host-{client_id}:9000", str(self.coordinator))
+
+    @contextlib.asynccontextmanager
     async def silent_listener(self) -> AsyncIterator[Address]:
         with self.hub.cut("host-99:9000"):
             yield Address("host-99", 9000)
-
-
-def _port_to_keep() -> int:
-    """Return a free port below those that the kernel hands out: nobody gets it by chance before it is listened on."""
-    for port in random.sample(range(15_000, 30_000), 100):
-        with socket.socket() as sock:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                sock.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise AssertionError("there is no free port")
 
 
 class SocketPlace:
     """`GrpcNetwork` on loopback."""
 
     def __init__(self) -> None:
-        self.coordinator = Address("127.0.0.1", _port_to_keep())
+        self.coordinator = Address("127.0.0.1", free_ports(1)[0])
 
     def peer(self, client_id: int) -> Network:
         return GrpcNetwork(own=None, loopback=True)
@@ -105,6 +99,11 @@ class SocketPlace:
     async def entrance(self) -> AsyncIterator[tuple[Address, Callable[[], None]]]:
         async with Proxy(self.coordinator.port) as proxy:
             yield Address("127.0.0.1", proxy.port), proxy.break_all
+
+    @contextlib.asynccontextmanager
+    async def detour(self, client_id: int) -> AsyncIterator[tuple[Address, Callable[[], None]]]:
+        async with self.entrance() as way:
+            yield way
 
     @contextlib.asynccontextmanager
     async def silent_listener(self) -> AsyncIterator[Address]:

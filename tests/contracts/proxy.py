@@ -38,7 +38,10 @@ class Proxy:
 
     def break_all(self) -> None:
         """Break all connections with a reset."""
-        for writer in self._writers:
+        while self._writers:
+            writer = self._writers.pop()
+            if writer.transport.is_closing():
+                continue
             sock: socket.socket = writer.get_extra_info("socket")
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             writer.transport.abort()

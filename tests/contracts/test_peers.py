@@ -85,9 +85,9 @@ def test_collectives_and_barriers_work_on_what_came_up(place: str) -> None:
                 *(peer.all_reduce(np.full(5, client_id), "sum") for client_id, peer in job.peers.items())
             )
             assert all((total == sum(range(N))).all() for total in totals)
-            await asyncio.gather(*(peer.barrier("a", 5.0) for peer in job.peers.values()))
+            await job.barrier(name="a")
             outcomes = await asyncio.gather(
-                *(peer.barrier("b", 0.1) for i, peer in job.peers.items() if i != VICTIM), return_exceptions=True
+                *(job.barrier(i, name="b", timeout=0.1) for i in job.peers if i != VICTIM), return_exceptions=True
             )
             for outcome in outcomes:
                 assert isinstance(outcome, BarrierTimeoutError)
@@ -158,14 +158,14 @@ def test_pending_calls_of_all_clients_raise_the_failure(place: str) -> None:
     async def test(place: Place) -> None:
         async with job_of_peers(place, N) as job:
             await brought_up(job)
-            calls = [peer.barrier("never", None) for i, peer in job.peers.items() if i not in (VICTIM, 5)]
+            calls = [job.barrier(i, name="never") for i in job.peers if i not in (VICTIM, 5)]
             calls += [job.peers[5].all_reduce(np.zeros(3), "sum")]  # type: ignore[list-item]
             pending = asyncio.gather(*calls, return_exceptions=True)
             await asyncio.sleep(0)
             job.peers[VICTIM].abort(ValueError("a bug"))
             assert_blame([error for error in await pending if error], VICTIM, "ValueError: a bug")
             with pytest.raises(PeerFailedError):
-                await job.peers[0].barrier("later", None)
+                await job.barrier(0, name="later")
 
     run(place, test)
 
@@ -219,7 +219,7 @@ def test_a_job_can_be_formed_again_at_once(place: str) -> None:
                 for running in job.runs.values():
                     await running
                 with pytest.raises(NotInitializedError):
-                    await job.peers[1].barrier("too late", None)
+                    await job.barrier(1, name="too late")
 
     run(place, test)
 

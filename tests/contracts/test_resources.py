@@ -10,26 +10,26 @@ import time
 import numpy as np
 
 from bringup.transport.messages import Heartbeat
-from bringup.transport.ports import Session
+from bringup.transport.ports import Connection
 from bringup.transport.ring import Ring
 
 from .places import Place, ring_of_links, run
-from .test_sessions import connect, drain, served
+from .test_connections import connect, drain, served
 
 
 async def use_all_of_it(place: Place) -> None:
-    async def on_session(session: Session) -> None:
-        await drain(session)
+    async def on_connection(connection: Connection) -> None:
+        await drain(connection)
 
-    async with served(place.peer(0), place.coordinator, on_session):
-        sessions = [await connect(place, client_id) for client_id in range(1, 5)]
-        for session in sessions:
-            await session.send(Heartbeat(1, "ready", True, ""))
+    async with served(place.peer(0), place.coordinator, on_connection):
+        connections = [await connect(place, client_id) for client_id in range(1, 5)]
+        for connection in connections:
+            await connection.send(Heartbeat(1, "ready", True, ""))
         async with ring_of_links(place, 4) as links:
             rings = [Ring(rank, 4, *pair) for rank, pair in enumerate(links)]
             await asyncio.gather(*(ring.all_reduce(np.ones(4)) for ring in rings))
-        for session in sessions:
-            await session.close()
+        for connection in connections:
+            await connection.close()
 
 
 def open_files() -> int:

@@ -12,11 +12,11 @@ import pytest
 
 from bringup.transport import links
 from bringup.transport.hello import HELLO_BYTES, Hello, Purpose
-from bringup.transport.ports import Session
+from bringup.transport.ports import Connection
 
 from .places import PLACES, Place, identity, run
+from .test_connections import ack, connect, served
 from .test_links import LEFT, OWN, listening, read
-from .test_sessions import ack, connect, served
 
 HELLO = Hello(Purpose.LINK, identity(0), identity(1)).encode()
 
@@ -115,15 +115,15 @@ def test_a_crowd_of_idle_strangers_cannot_keep_the_neighbour_out(place: str) -> 
 
 
 def test_a_stranger_that_connects_to_the_coordinator_does_not_disturb_it(place: str) -> None:
-    async def on_session(session: Session) -> None:
-        await session.send(ack(1))
+    async def on_connection(connection: Connection) -> None:
+        await connection.send(ack(1))
 
     async def test(place: Place) -> None:
-        async with contextlib.AsyncExitStack() as strangers, served(place.peer(0), place.coordinator, on_session):
+        async with contextlib.AsyncExitStack() as strangers, served(place.peer(0), place.coordinator, on_connection):
             for greeting in GREETINGS.values():
                 await strangers.enter_async_context(stranger(place.coordinator.port, greeting))
-            session = await connect(place)
-            assert await session.receive() == ack(1)
-            await session.close()
+            connection = await connect(place)
+            assert await connection.receive() == ack(1)
+            await connection.close()
 
     run(place, test)

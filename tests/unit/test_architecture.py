@@ -31,13 +31,33 @@ LAYERS = {
 PURE = [
     "runtime.machines",
     *(f"runtime.machines.{path.stem}" for path in sorted((ROOT / "runtime/machines").glob("[a-z]*.py"))),
+    "runtime.topology",
+    *(f"runtime.topology.{path.stem}" for path in sorted((ROOT / "runtime/topology").glob("[a-z]*.py"))),
+    "runtime.commands.topology.drawing",
+    "runtime.commands.topology.svg",
     "transport.addresses",
+    "transport.ledger",
     "transport.messages",
+    "transport.service_codec",
+    "transport.service_forms",
+    "transport.service_messages",
     "transport.frames",
     "transport.ring_schedule",
     "transport.hello",
     "devices.sim_slice",
     "devices.sim_faults",
+    "devices.health",
+    "devices.tpu_chips",
+    "devices.tpu_cores",
+    "devices.tpu_environment",
+    "devices.tpu_errors",
+    "devices.isolation_frames",
+    "devices.gpu_location",
+    "devices.gpu_verdict",
+    "devices.gpu_visible",
+    "devices.gpu_xids",
+    "devices.jax_devices",
+    "devices.tpu_slices",
     "errors",
 ]
 IMPURE = {"asyncio", "multiprocessing", "os", "random", "secrets", "select", "signal", "socket", "subprocess"} | {
@@ -48,7 +68,7 @@ IMPURE = {"asyncio", "multiprocessing", "os", "random", "secrets", "select", "si
 PORTS = {"transport.ports"}
 """Protocols of asynchronous things: pure modules take their records and enums from here."""
 
-READS_THE_ENVIRONMENT = {"runtime.initialize", "transport.control"}
+READS_THE_ENVIRONMENT = {"runtime.initialize", "transport.grpc_settings"}
 CALLS_THE_FACE = {"testing.client"}
 """What stands where a user's program stands, and imports bringup as one does."""
 
@@ -151,9 +171,9 @@ def test_only_the_edge_reads_the_environment() -> None:
                 assert not names & {alias.name for alias in node.names}, f"{module} line {node.lineno}"
 
 
-def test_transport_reads_the_environment_in_one_line_only() -> None:
-    lines = [line for line in FILES["transport.control"].read_text().splitlines() if "environ" in line]
-    assert lines == ['os.environ.setdefault("GRPC_VERBOSITY", "ERROR")']
+def test_transport_only_tells_grpc_by_the_environment() -> None:
+    lines = [line for line in FILES["transport.grpc_settings"].read_text().splitlines() if "os.environ" in line]
+    assert all(line.startswith('os.environ.setdefault("GRPC_') for line in lines)
 
 
 def test_nothing_that_comes_from_a_wire_can_run() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from bringup.transport import messages
 from bringup.transport.codec import MalformedMessageError, decode, encode
-from bringup.transport.messages import ClientMessage, CoordinatorMessage, Message
+from bringup.transport.messages import ClientMessage, CoordinatorMessage, Message, SessionMessage
 from bringup.transport.protos import bringup_pb2
 
 BODIES: tuple[type, ...] = typing.get_args(Message)
@@ -91,7 +91,11 @@ def test_every_field_is_in_the_proto_with_its_type_and_no_other(record: type) ->
 def test_the_envelope_carries_every_message_and_no_other() -> None:
     carried = {*map(name_of_message, bringup_pb2.Envelope.DESCRIPTOR.oneofs_by_name["body"].fields)}
     assert carried == {body.__name__ for body in BODIES}
-    assert set(BODIES) == {*typing.get_args(ClientMessage), *typing.get_args(CoordinatorMessage)}
+    assert set(BODIES) == {
+        *typing.get_args(ClientMessage),
+        *typing.get_args(CoordinatorMessage),
+        *typing.get_args(SessionMessage),
+    }
 
 
 def test_field_numbers_are_never_used_twice() -> None:

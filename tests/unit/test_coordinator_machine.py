@@ -10,12 +10,10 @@ import pytest
 from bringup.runtime.machines import events as ev
 from bringup.runtime.machines.coordinator import CoordinatorConfig, CoordinatorMachine
 from bringup.transport.messages import (
-    BarrierFailed,
-    BarrierReleased,
+    PROTOCOL_VERSION,
     ClientMessage,
     Commit,
     Dismissed,
-    EnterBarrier,
     Formed,
     Goodbye,
     Heartbeat,
@@ -23,10 +21,15 @@ from bringup.transport.messages import (
     KindRun,
     Leave,
     Message,
+    PointSet,
+    PreemptionNotice,
     Ready,
     Refused,
     Register,
     Span,
+    Step,
+    StepAsked,
+    StepTold,
     Suspect,
     Verdict,
 )
@@ -45,7 +48,7 @@ def register(number: int, **other: Any) -> Register:
         client_id=number,
         num_clients=N,
         job_name="worker",
-        protocol_version=1,
+        protocol_version=PROTOCOL_VERSION,
         package_version="0",
         incarnation=1000 + number,
         address=f"h{number}:9000",
@@ -143,7 +146,7 @@ def test_the_last_registration_forms_the_job_for_all() -> None:
 @pytest.mark.parametrize(
     ("other", "field", "yours", "ours"),
     [
-        ({"protocol_version": 2}, "protocol_version", "2", "1"),
+        ({"protocol_version": 99}, "protocol_version", "99", str(PROTOCOL_VERSION)),
         ({"job_name": "ps"}, "job_name", "'ps'", "'worker'"),
         ({"num_clients": 4}, "num_clients", "4", "3"),
         ({"client_id": 3}, "client_id", "3", "0 to 2"),
@@ -218,8 +221,8 @@ def test_a_late_heartbeat_is_told_to_the_others() -> None:
 
 def test_silence_is_death_after_the_timeout() -> None:
     machine = running()
-    assert listen(machine, 9, silent=1) == []
-    found = verdict(listen(machine, 10, silent=1)[:1])
+    assert listen(machine, 10, silent=1) == []
+    found = verdict(listen(machine, 11, silent=1)[:1])
     assert (found.error, found.client_id, found.hostname) == ("PeerFailedError", 1, "node-1")
     assert found.cause == "no heartbeat for 10.0 s"
     assert machine.deadline() is None
@@ -258,6 +261,92 @@ def test_a_broken_session_is_evidence_and_a_refused_probe_is_proof() -> None:
     found = verdict(judged(machine, 0.2))
     assert found.client_id == 1
     assert found.cause.startswith("process died (h1:5000 refuses; its connection")
+
+
+def resume(machine: CoordinatorMachine, client_id: int, now: float) -> list[Any]:
+    return list(machine.handle(ev.SessionResumed(100 + client_id), now))
+
+
+def test_a_suspect_that_lives_is_asked_again_until_it_comes_back() -> None:
+    machine = running()
+    (probe,) = end(machine, 1, 1.0)
+    for moment, outcome in ((1.1, ProbeOutcome.ALIVE), (1.4, ProbeOutcome.SILENT)):
+        machine.handle(ev.ProbeAnswered(probe.tag, outcome, "seen"), moment)
+        (probe,) = (effect for effect in judged(machine, moment + 0.3) if isinstance(effect, ev.Probe))
+    assert resume(machine, 1, 2.0) == []
+    machine.handle(ev.ProbeAnswered(probe.tag, ProbeOutcome.REFUSED, "an old answer"), 2.1)
+    (ack,) = answers(say(machine, 0, BEAT, 2.2), HeartbeatAck)
+    assert listen(machine, 30, silent=99) == []
+    assert [(news.client_id, news.reconnects) for news in ack.updates if news.reconnects] == [(1, 1)]
+
+
+def test_a_suspect_that_dies_before_it_comes_back_is_found_by_the_next_probe() -> None:
+    machine = running()
+    (probe,) = end(machine, 1, 1.0)
+    machine.handle(ev.ProbeAnswered(probe.tag, ProbeOutcome.ALIVE, "seen"), 1.1)
+    (probe,) = (effect for effect in judged(machine, 1.4) if isinstance(effect, ev.Probe))
+    machine.handle(ev.ProbeAnswered(probe.tag, ProbeOutcome.REFUSED, "refused"), 1.5)
+    assert verdict(judged(machine, 2.0)).cause.startswith("process died (refused")
+
+
+def test_a_suspect_that_does_not_come_back_is_given_up_after_the_timeout_and_no_earlier() -> None:
+    machine = running()
+    end(machine, 1, 1.0)
+    due = listen(machine, 11, silent=1)
+    found = verdict(due)
+    assert (found.client_id, found.also) == (1, ())
+    assert found.cause == "no heartbeat for 10.0 s (its connection to the coordinator ended: it broke)"
+
+
+def test_a_client_that_had_no_answer_may_register_again_on_another_connection() -> None:
+    machine = machine_with(*range(N))
+    close, ack, formed = machine.handle(ev.SessionMessage(501, register(1)), 1.0)
+    assert (close, ack) == (ev.CloseSession(101), ev.Answer((501,), HeartbeatAck(0, (), (), ())))
+    assert isinstance(formed, ev.Answer)
+    assert isinstance(formed.message, Formed)
+    assert machine.handle(ev.SessionEnded(101, "it was ended here"), 1.0) == []
+    (answer,) = machine.handle(ev.SessionMessage(501, BEAT), 1.0)
+    assert isinstance(answer, ev.Answer)
+    assert answer.sessions == (501,)
+
+
+def test_who_is_away_when_the_job_fails_is_waited_for_and_told() -> None:
+    machine = running()
+    end(machine, 1)
+    found = say(machine, 2, Goodbye("ready", "ValueError", "a bug"))
+    assert 101 in found[0].sessions
+    assert not machine.has_told_all
+    resume(machine, 1, 0.5)
+    assert machine.has_told_all
+
+
+def test_who_is_behind_is_told_in_heartbeats() -> None:
+    machine = running()
+    for client_id, step in enumerate((42, 41, 42)):
+        beat = dataclasses.replace(BEAT, step=step, step_age=1.0)
+        effects = say(machine, client_id, beat, float(client_id))
+    (ack,) = answers(effects, HeartbeatAck)
+    assert ack.steps == (Step(1, 41, 2.0), Step(0, 42, 3.0), Step(2, 42, 1.0))
+
+
+def test_a_stall_is_a_failure_of_who_is_furthest_behind_where_it_is_asked_for() -> None:
+    machine = CoordinatorMachine(dataclasses.replace(CONFIG, stall_timeout=60.0))
+    for client_id in range(N):
+        say(machine, client_id, register(client_id))
+    for client_id, (step, is_waiting) in enumerate(((42, True), (41, False), (42, False))):
+        say(machine, client_id, dataclasses.replace(BEAT, step=step, step_age=59.0, is_waiting=is_waiting))
+    assert (
+        answers(say(machine, 0, dataclasses.replace(BEAT, step=42, step_age=61.0, is_waiting=True), 2.0), Verdict) == []
+    )
+    found = verdict(say(machine, 2, dataclasses.replace(BEAT, step=42, step_age=61.0), 2.0))
+    assert found.client_id == 1
+    assert found.cause == "no progress for 61.0 s (stall_timeout=60 s): it is at step 41, 1 behind client 0"
+
+
+def test_the_silent_are_named_with_the_step_they_were_at() -> None:
+    machine = running()
+    say(machine, 1, dataclasses.replace(BEAT, step=7, step_age=0.0))
+    assert verdict(listen(machine, 11, silent=1)).cause == "no heartbeat for 10.0 s (it is at step 7)"
 
 
 def test_a_replaced_process_has_died() -> None:
@@ -323,27 +412,10 @@ def test_after_the_end_who_is_new_is_told_why_and_the_rest_is_sent_away() -> Non
     say(machine, 1, Goodbye("devices", "ValueError", "a bug"))
     effects = say(machine, 2, register(2))
     assert (verdict(effects).client_id, effects[-1]) == (1, ev.CloseSession(102))
-    assert say(machine, 0, BEAT) == [ev.CloseSession(100)]
+    assert say(machine, 0, BEAT) == []
+    assert machine.handle(ev.SessionMessage(500, register(0)), 0.0) == [ev.CloseSession(500)]
     assert end(machine, 0) == []
     assert machine.wake(1000.0) == []
-
-
-def test_a_barrier_releases_each_by_its_own_ticket() -> None:
-    machine = running()
-    assert say(machine, 0, EnterBarrier("a", 5, 0.0)) == []
-    assert say(machine, 2, EnterBarrier("a", 6, 0.0)) == []
-    assert say(machine, 1, EnterBarrier("a", 7, 0.0)) == [
-        ev.Answer((100,), BarrierReleased(5)),
-        ev.Answer((102,), BarrierReleased(6)),
-        ev.Answer((101,), BarrierReleased(7)),
-    ]
-
-
-def test_a_barrier_that_times_out_names_the_missing() -> None:
-    machine = running()
-    say(machine, 0, EnterBarrier("a", 5, 0.5))
-    assert machine.deadline() == 0.5
-    assert machine.wake(0.5) == [ev.Answer((100,), BarrierFailed(5, (1, 2)))]
 
 
 def test_all_leave_together() -> None:
@@ -382,3 +454,24 @@ def test_a_suspect_that_has_not_registered_is_ignored() -> None:
 def test_a_session_registers_once() -> None:
     machine = machine_with(0)
     assert say(machine, 0, register(1)) == [ev.CloseSession(100)]
+
+
+def test_a_notice_of_preemption_lets_all_agree_on_a_step() -> None:
+    machine = running()
+    assert answers(say(machine, 1, PreemptionNotice(1, 0.0, "SIGTERM")), StepAsked) == [StepAsked(1)]
+    assert say(machine, 0, StepTold(1, 7)) == say(machine, 1, StepTold(1, 9)) == []
+    (answer,) = say(machine, 2, StepTold(1, 8))
+    assert isinstance(answer, ev.Answer)
+    assert isinstance(answer.message, PointSet)
+    assert (sorted(answer.sessions), answer.message.step) == (list(ALL), 10)
+
+
+def test_it_tells_the_services_who_is_who_and_where() -> None:
+    machine = running()
+    assert machine.is_member(1, 1001)
+    assert not machine.is_member(1, 1002)
+    assert not machine.is_member(9, 1009)
+    say(machine, 1, dataclasses.replace(BEAT, step=7, step_age=0.0))
+    assert machine.whereabouts(1) == "h1:9000, in phase ready, at step 7"
+    say(machine, 2, Leave(5.0))
+    assert machine.live() == [0, 1]

@@ -23,14 +23,20 @@ def listened(until: float, *heard: tuple[int, float], sleeps: tuple[float, float
 
 
 def test_nobody_is_silent_before_the_timeout() -> None:
-    detector = listened(10.0, (1, 0.5))
-    assert detector.silent(10.4) == []
-    assert detector.silent(10.5) == [(1, 10.0)]
+    """It counts from when the next heartbeat was due: who heard one and fell silent at once is not accused early."""
+    detector = listened(11.0, (1, 0.5))
+    assert detector.silent(11.4) == []
+    assert detector.silent(11.5) == [(1, 10.0)]
+
+
+def test_who_may_have_fallen_silent_with_the_first_goes_with_it() -> None:
+    detector = listened(11.0, (1, 0.0), (2, 0.9), (3, 1.1))
+    assert [client_id for client_id, _ in detector.silent(11.0)] == [1, 2]
 
 
 def test_the_most_overdue_comes_first() -> None:
     detector = listened(20.0, (1, 2.0), (2, 1.0), (3, 18.0), (1, 3.0))
-    assert detector.silent(20.0) == [(2, 19.0), (1, 17.0)]
+    assert detector.silent(20.0) == [(2, 18.0), (1, 16.0)]
     assert detector.overdue(20.0, 1.5) == [(2, 19.0), (1, 17.0), (3, 2.0)]
     assert detector.age(3, 20.0) == 2.0
 
@@ -55,17 +61,17 @@ def test_a_judge_that_slept_blames_nobody_until_it_has_listened_for_a_full_timeo
 
 
 def test_a_judge_that_is_a_little_late_still_judges() -> None:
-    detector = listened(9.0, (1, 0.0))
-    detector.awake(10.9)
-    assert detector.silent(10.9) == [(1, 10.9)]
+    detector = listened(10.0, (1, 0.0))
+    detector.awake(11.9)
+    assert detector.silent(11.9) == [(1, 10.9)]
 
 
 def test_it_asks_to_be_woken_when_silence_becomes_death_and_every_interval_until_then() -> None:
     detector = listened(3.0, (1, 2.0))
     assert detector.deadline() == 4.0
-    detector = listened(11.0, (1, 2.0))
-    detector.awake(11.5)
-    assert detector.deadline() == 12.0
+    detector = listened(12.0, (1, 2.0))
+    detector.awake(12.5)
+    assert detector.deadline() == 13.0
 
 
 def test_it_sleeps_while_there_is_nobody_to_judge() -> None:

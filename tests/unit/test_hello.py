@@ -37,7 +37,7 @@ def test_a_reply_survives(status: Status) -> None:
     assert decode_reply(bytearray(reply.encode())) == reply
 
 
-@pytest.mark.parametrize("purpose", [0, 3, 255])
+@pytest.mark.parametrize("purpose", [0, 4, 255])
 def test_what_a_stranger_says_is_no_hello(purpose: int) -> None:
     data = HELLO.encode()
     assert decode_hello(b"GET / HTTP/1.1\r\n".ljust(HELLO_BYTES)) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,7 @@ import pytest
 
 from bringup.devices.base import LocalDevice
 from bringup.errors import (
-    BarrierTimeoutError,
     BringupError,
-    ConfigurationError,
     CoordinatorLostError,
     DeviceInitializationError,
     PeerFailedError,
@@ -24,13 +23,10 @@ from bringup.runtime.machines.core_ids import CoreTable
 from bringup.runtime.machines.peer import PeerConfig, PeerMachine
 from bringup.runtime.machines.phases import Phase
 from bringup.transport.messages import (
-    BarrierFailed,
-    BarrierReleased,
     ClientMessage,
     Commit,
     CoordinatorMessage,
     Dismissed,
-    EnterBarrier,
     Formed,
     Goodbye,
     Heartbeat,
@@ -160,6 +156,10 @@ def sent(effects: list[Any]) -> list[ClientMessage]:
     return [effect.message for effect in effects if isinstance(effect, ev.Send)]
 
 
+def of_kind(kind: type, effects: list[Any]) -> list[Any]:
+    return [message for message in sent(effects) if isinstance(message, kind)]
+
+
 def failure(effects: list[Any]) -> BaseException:
     """Return what the machine failed with, which must be the last that it asks for."""
     assert isinstance(effects[-1], ev.Failed)
@@ -216,7 +216,7 @@ def test_it_is_up_when_it_hears_the_commit_and_not_before() -> None:
     for stage in STAGES[:5]:
         assert stage().hear(Commit((), ())) == []
     (effect,) = committing().hear(Commit((KindRun("SIM", 4),), ()))
-    assert effect == ev.Up("ab" * 16, MEMBERS, TABLE, (KindRun("SIM", 4),), ())
+    assert effect == ev.Up("ab" * 16, 1, MEMBERS, TABLE, (KindRun("SIM", 4),), ())
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_heartbeats_go_out_every_interval_from_the_first_answer_on() -> None:
     assert sent(registering().pass_time(5.0)) == []
     script = waiting(0, 0)
     script.pass_time(0.5)  # that it now waits is told at once
-    beats = [message for message in sent(script.pass_time(4.5)) if isinstance(message, Heartbeat)]
+    beats = of_kind(Heartbeat, script.pass_time(4.5))
     assert [beat.sequence for beat in beats] == [2, 3, 4, 5]
 
 
@@ -291,10 +291,75 @@ def test_a_session_that_ends_before_the_first_answer_is_opened_again() -> None:
 
 
 @pytest.mark.parametrize("stage", STAGES[2:])
-def test_a_session_that_ends_later_means_that_the_coordinator_is_lost(stage: Any) -> None:
-    error = failure(stage().take(ev.SessionLost("it broke")))
+def test_a_session_that_breaks_later_is_taken_up_again(stage: Any) -> None:
+    script = stage()
+    (effect,) = script.take(ev.SessionLost("it broke"))
+    assert isinstance(effect, ev.Reconnect)
+    phase = script.machine.phase
+    (beat,) = of_kind(Heartbeat, script.take(ev.Reconnected(effect.tag), 0.5))
+    assert beat.phase == phase
+    update = script.machine.update_of(1)
+    assert update is not None
+    assert update.reconnects == 1
+
+
+@pytest.mark.parametrize("stage", STAGES[2:])
+def test_a_coordinator_that_refuses_to_take_the_session_up_has_died(stage: Any) -> None:
+    script = stage()
+    (effect,) = script.take(ev.SessionLost("it broke"))
+    error = failure(script.take(ev.CoordinatorGone(effect.tag, "h0:9000 refuses")))
     assert isinstance(error, CoordinatorLostError)
-    assert (error.client_id, error.cause) == (0, "it broke")
+    assert (error.client_id, error.cause) == (0, "process died (h0:9000 refuses; it broke)")
+
+
+def test_a_session_that_is_not_taken_up_again_is_lost_after_the_timeout() -> None:
+    script = up()
+    script.hear(HeartbeatAck(1, (), (), ()), 1.0)
+    script.take(ev.SessionLost("it broke"), 1.5)
+    error = failure(script.pass_time(20.0))
+    assert isinstance(error, CoordinatorLostError)
+    assert error.cause == "no heartbeat for 10.0 s (it broke)"
+    assert script.now == 12.0
+
+
+def test_a_coordinator_that_is_not_heard_is_dialled_again_before_it_is_lost() -> None:
+    script = up()
+    script.hear(HeartbeatAck(1, (), (), ()), 1.0)
+    (effect,) = (e for e in script.pass_time(6.0) if isinstance(e, ev.Reconnect))
+    assert script.now == 6.0
+    assert not [e for e in script.pass_time(10.9) if isinstance(e, ev.Reconnect)]
+    script.take(ev.Reconnected(effect.tag), 10.9)
+    script.hear(HeartbeatAck(2, (), (), ()), 10.95)
+    assert not [e for e in script.pass_time(15.9) if isinstance(e, ev.Reconnect | ev.Failed)]
+
+
+def test_a_dial_that_is_refused_is_no_proof_once_the_coordinator_was_heard_again() -> None:
+    script = up()
+    script.hear(HeartbeatAck(1, (), (), ()), 1.0)
+    (effect,) = (e for e in script.pass_time(6.0) if isinstance(e, ev.Reconnect))
+    script.hear(HeartbeatAck(2, (), (), ()), 6.1)
+    assert script.take(ev.CoordinatorGone(effect.tag, "refused"), 6.2) == []
+    assert script.machine.phase is Phase.READY
+
+
+def test_the_client_that_hosts_the_coordinator_does_not_dial_itself() -> None:
+    machine = PeerMachine(dataclasses.replace(CONFIG, client_id=0), 0.0)
+    machine.handle(ev.Begin(), 0.0)
+    connect = ev.Connected((0, 1), "h0:5000")
+    machine.handle(connect, 0.0)
+    machine.handle(ev.Received(HeartbeatAck(0, (), (), ())), 0.0)
+    assert isinstance(failure(machine.handle(ev.SessionLost("it was ended here"), 1.0)), CoordinatorLostError)
+
+
+def test_heartbeats_carry_the_step_of_the_program_and_whether_it_waits() -> None:
+    script = up()
+    script.machine.mark = (41, 0.5)
+    (beat,) = of_kind(Heartbeat, script.pass_time(1.0))
+    assert (beat.step, beat.step_age, beat.is_waiting) == (41, script.now - 0.5, False)
+    script.machine.calls_waiting = 1
+    (beat,) = of_kind(Heartbeat, script.pass_time(2.0))
+    assert beat.is_waiting
+    assert script.machine.step_of(1, 3.0) == (41, 2.5)
 
 
 def test_a_silent_coordinator_is_lost_after_the_timeout() -> None:
@@ -303,7 +368,14 @@ def test_a_silent_coordinator_is_lost_after_the_timeout() -> None:
     error = failure(script.pass_time(20.0))
     assert isinstance(error, CoordinatorLostError)
     assert error.cause == "no heartbeat for 10.0 s"
-    assert script.now == 11.0
+    assert script.now == 12.0
+
+
+def test_a_client_that_loses_the_coordinator_says_goodbye_all_the_same() -> None:
+    script = up()
+    script.hear(HeartbeatAck(1, (), (), ()), 1.0)
+    (goodbye,) = of_kind(Goodbye, script.pass_time(20.0))
+    assert (goodbye.error, goodbye.cause) == ("CoordinatorLostError", "no heartbeat for 10.0 s")
 
 
 @pytest.mark.parametrize("stage", STAGES[1:])
@@ -389,9 +461,9 @@ def test_a_link_that_nobody_needs_may_break(stage: Any) -> None:
 def test_a_broken_link_that_nobody_explains_ends_the_job() -> None:
     script = up()
     script.take(ev.LinkBroken(2, "reset"), 1.0)
-    for second in range(2, 11):
+    for second in range(2, 14):
         script.hear(HeartbeatAck(second, (), (), ()), float(second))
-    error = failure(script.pass_time(11.5))
+    error = failure(script.pass_time(14.5))
     assert isinstance(error, PeerFailedError)
     assert error.client_id == 2
 
@@ -434,26 +506,6 @@ def test_others_patience_may_end_first() -> None:
     assert isinstance(error, RendezvousTimeoutError)
     assert error.missing == {3: "h3:9000"}
     assert "the patience of client 0" in str(error)
-
-
-def test_a_barrier_call_is_sent_and_answered_by_ticket() -> None:
-    script = up()
-    assert sent(script.take(ev.WishBarrier(5, "a", None))) == [EnterBarrier("a", 5, 0.0)]
-    assert sent(script.take(ev.WishBarrier(6, "b", 2.0))) == [EnterBarrier("b", 6, 2.0)]
-    assert script.hear(BarrierReleased(6)) == [ev.BarrierDone(6, None)]
-    assert script.hear(BarrierReleased(6)) == []
-    (done,) = script.hear(BarrierFailed(5, (2, 3)))
-    assert isinstance(done.error, BarrierTimeoutError)
-    assert done.error.missing == {2: "h2:9000", 3: "h3:9000"}
-
-
-def test_a_barrier_is_refused_before_the_job_is_up_and_twice_by_one_name() -> None:
-    script = up()
-    script.take(ev.WishBarrier(5, "a", None))
-    for refused, words in ((script, "waits at barrier 'a' already"), (formed(), "not up")):
-        (done,) = refused.take(ev.WishBarrier(6, "a", None))
-        assert isinstance(done.error, ConfigurationError)
-        assert words in str(done.error)
 
 
 def test_a_shutdown_waits_to_be_dismissed() -> None:

@@ -5,19 +5,11 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class BarrierFailed(_message.Message):
-    __slots__ = ["missing", "ticket"]
-    MISSING_FIELD_NUMBER: _ClassVar[int]
-    TICKET_FIELD_NUMBER: _ClassVar[int]
-    missing: _containers.RepeatedScalarFieldContainer[int]
-    ticket: int
-    def __init__(self, ticket: _Optional[int] = ..., missing: _Optional[_Iterable[int]] = ...) -> None: ...
-
-class BarrierReleased(_message.Message):
-    __slots__ = ["ticket"]
-    TICKET_FIELD_NUMBER: _ClassVar[int]
-    ticket: int
-    def __init__(self, ticket: _Optional[int] = ...) -> None: ...
+class Acknowledge(_message.Message):
+    __slots__ = ["received"]
+    RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    received: int
+    def __init__(self, received: _Optional[int] = ...) -> None: ...
 
 class Commit(_message.Message):
     __slots__ = ["kinds", "spans"]
@@ -33,59 +25,59 @@ class Dismissed(_message.Message):
     missing: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, missing: _Optional[_Iterable[int]] = ...) -> None: ...
 
-class EnterBarrier(_message.Message):
-    __slots__ = ["name", "ticket", "timeout"]
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    TICKET_FIELD_NUMBER: _ClassVar[int]
-    TIMEOUT_FIELD_NUMBER: _ClassVar[int]
-    name: str
-    ticket: int
-    timeout: float
-    def __init__(self, name: _Optional[str] = ..., ticket: _Optional[int] = ..., timeout: _Optional[float] = ...) -> None: ...
-
 class Envelope(_message.Message):
-    __slots__ = ["barrier_failed", "barrier_released", "commit", "dismissed", "enter_barrier", "formed", "goodbye", "heartbeat", "heartbeat_ack", "leave", "ready", "refused", "register", "suspect", "verdict"]
-    BARRIER_FAILED_FIELD_NUMBER: _ClassVar[int]
-    BARRIER_RELEASED_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ["acknowledge", "commit", "dismissed", "formed", "goodbye", "heartbeat", "heartbeat_ack", "leave", "point_set", "preemption_notice", "ready", "refused", "register", "resume", "resumed", "step_asked", "step_told", "suspect", "verdict"]
+    ACKNOWLEDGE_FIELD_NUMBER: _ClassVar[int]
     COMMIT_FIELD_NUMBER: _ClassVar[int]
     DISMISSED_FIELD_NUMBER: _ClassVar[int]
-    ENTER_BARRIER_FIELD_NUMBER: _ClassVar[int]
     FORMED_FIELD_NUMBER: _ClassVar[int]
     GOODBYE_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_ACK_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     LEAVE_FIELD_NUMBER: _ClassVar[int]
+    POINT_SET_FIELD_NUMBER: _ClassVar[int]
+    PREEMPTION_NOTICE_FIELD_NUMBER: _ClassVar[int]
     READY_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     REGISTER_FIELD_NUMBER: _ClassVar[int]
+    RESUMED_FIELD_NUMBER: _ClassVar[int]
+    RESUME_FIELD_NUMBER: _ClassVar[int]
+    STEP_ASKED_FIELD_NUMBER: _ClassVar[int]
+    STEP_TOLD_FIELD_NUMBER: _ClassVar[int]
     SUSPECT_FIELD_NUMBER: _ClassVar[int]
     VERDICT_FIELD_NUMBER: _ClassVar[int]
-    barrier_failed: BarrierFailed
-    barrier_released: BarrierReleased
+    acknowledge: Acknowledge
     commit: Commit
     dismissed: Dismissed
-    enter_barrier: EnterBarrier
     formed: Formed
     goodbye: Goodbye
     heartbeat: Heartbeat
     heartbeat_ack: HeartbeatAck
     leave: Leave
+    point_set: PointSet
+    preemption_notice: PreemptionNotice
     ready: Ready
     refused: Refused
     register: Register
+    resume: Resume
+    resumed: Resumed
+    step_asked: StepAsked
+    step_told: StepTold
     suspect: Suspect
     verdict: Verdict
-    def __init__(self, register: _Optional[_Union[Register, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., suspect: _Optional[_Union[Suspect, _Mapping]] = ..., enter_barrier: _Optional[_Union[EnterBarrier, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., heartbeat_ack: _Optional[_Union[HeartbeatAck, _Mapping]] = ..., formed: _Optional[_Union[Formed, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., verdict: _Optional[_Union[Verdict, _Mapping]] = ..., barrier_released: _Optional[_Union[BarrierReleased, _Mapping]] = ..., barrier_failed: _Optional[_Union[BarrierFailed, _Mapping]] = ..., dismissed: _Optional[_Union[Dismissed, _Mapping]] = ...) -> None: ...
+    def __init__(self, register: _Optional[_Union[Register, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., suspect: _Optional[_Union[Suspect, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., heartbeat_ack: _Optional[_Union[HeartbeatAck, _Mapping]] = ..., formed: _Optional[_Union[Formed, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., verdict: _Optional[_Union[Verdict, _Mapping]] = ..., dismissed: _Optional[_Union[Dismissed, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., resumed: _Optional[_Union[Resumed, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., preemption_notice: _Optional[_Union[PreemptionNotice, _Mapping]] = ..., step_asked: _Optional[_Union[StepAsked, _Mapping]] = ..., step_told: _Optional[_Union[StepTold, _Mapping]] = ..., point_set: _Optional[_Union[PointSet, _Mapping]] = ...) -> None: ...
 
 class Formed(_message.Message):
-    __slots__ = ["epoch", "job_id", "members"]
+    __slots__ = ["epoch", "has_services", "job_id", "members"]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    HAS_SERVICES_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     epoch: int
+    has_services: bool
     job_id: str
     members: _containers.RepeatedCompositeFieldContainer[MemberInfo]
-    def __init__(self, job_id: _Optional[str] = ..., epoch: _Optional[int] = ..., members: _Optional[_Iterable[_Union[MemberInfo, _Mapping]]] = ...) -> None: ...
+    def __init__(self, job_id: _Optional[str] = ..., epoch: _Optional[int] = ..., members: _Optional[_Iterable[_Union[MemberInfo, _Mapping]]] = ..., has_services: bool = ...) -> None: ...
 
 class Goodbye(_message.Message):
     __slots__ = ["cause", "error", "phase"]
@@ -98,28 +90,36 @@ class Goodbye(_message.Message):
     def __init__(self, phase: _Optional[str] = ..., error: _Optional[str] = ..., cause: _Optional[str] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ["health", "healthy", "phase", "sequence"]
+    __slots__ = ["health", "healthy", "is_waiting", "phase", "sequence", "step", "step_age"]
     HEALTHY_FIELD_NUMBER: _ClassVar[int]
     HEALTH_FIELD_NUMBER: _ClassVar[int]
+    IS_WAITING_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    STEP_AGE_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
     health: str
     healthy: bool
+    is_waiting: bool
     phase: str
     sequence: int
-    def __init__(self, sequence: _Optional[int] = ..., phase: _Optional[str] = ..., healthy: bool = ..., health: _Optional[str] = ...) -> None: ...
+    step: int
+    step_age: float
+    def __init__(self, sequence: _Optional[int] = ..., phase: _Optional[str] = ..., healthy: bool = ..., health: _Optional[str] = ..., step: _Optional[int] = ..., step_age: _Optional[float] = ..., is_waiting: bool = ...) -> None: ...
 
 class HeartbeatAck(_message.Message):
-    __slots__ = ["missing", "overdue", "sequence", "updates"]
+    __slots__ = ["missing", "overdue", "sequence", "steps", "updates"]
     MISSING_FIELD_NUMBER: _ClassVar[int]
     OVERDUE_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
     UPDATES_FIELD_NUMBER: _ClassVar[int]
     missing: _containers.RepeatedScalarFieldContainer[int]
     overdue: _containers.RepeatedCompositeFieldContainer[Overdue]
     sequence: int
+    steps: _containers.RepeatedCompositeFieldContainer[Step]
     updates: _containers.RepeatedCompositeFieldContainer[MemberUpdate]
-    def __init__(self, sequence: _Optional[int] = ..., missing: _Optional[_Iterable[int]] = ..., overdue: _Optional[_Iterable[_Union[Overdue, _Mapping]]] = ..., updates: _Optional[_Iterable[_Union[MemberUpdate, _Mapping]]] = ...) -> None: ...
+    def __init__(self, sequence: _Optional[int] = ..., missing: _Optional[_Iterable[int]] = ..., overdue: _Optional[_Iterable[_Union[Overdue, _Mapping]]] = ..., updates: _Optional[_Iterable[_Union[MemberUpdate, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping]]] = ...) -> None: ...
 
 class KindRun(_message.Message):
     __slots__ = ["count", "kind"]
@@ -152,16 +152,18 @@ class MemberInfo(_message.Message):
     def __init__(self, client_id: _Optional[int] = ..., address: _Optional[str] = ..., hostname: _Optional[str] = ..., pid: _Optional[int] = ..., incarnation: _Optional[int] = ..., link_address: _Optional[str] = ...) -> None: ...
 
 class MemberUpdate(_message.Message):
-    __slots__ = ["client_id", "health", "healthy", "phase"]
+    __slots__ = ["client_id", "health", "healthy", "phase", "reconnects"]
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
     HEALTHY_FIELD_NUMBER: _ClassVar[int]
     HEALTH_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
+    RECONNECTS_FIELD_NUMBER: _ClassVar[int]
     client_id: int
     health: str
     healthy: bool
     phase: str
-    def __init__(self, client_id: _Optional[int] = ..., phase: _Optional[str] = ..., healthy: bool = ..., health: _Optional[str] = ...) -> None: ...
+    reconnects: int
+    def __init__(self, client_id: _Optional[int] = ..., phase: _Optional[str] = ..., healthy: bool = ..., health: _Optional[str] = ..., reconnects: _Optional[int] = ...) -> None: ...
 
 class Overdue(_message.Message):
     __slots__ = ["age", "client_id"]
@@ -170,6 +172,26 @@ class Overdue(_message.Message):
     age: float
     client_id: int
     def __init__(self, client_id: _Optional[int] = ..., age: _Optional[float] = ...) -> None: ...
+
+class PointSet(_message.Message):
+    __slots__ = ["number", "reason", "step"]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    reason: str
+    step: int
+    def __init__(self, number: _Optional[int] = ..., step: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class PreemptionNotice(_message.Message):
+    __slots__ = ["client_id", "deadline_in", "reason"]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_IN_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    client_id: int
+    deadline_in: float
+    reason: str
+    def __init__(self, client_id: _Optional[int] = ..., deadline_in: _Optional[float] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Ready(_message.Message):
     __slots__ = ["digest", "kinds", "spans"]
@@ -221,6 +243,22 @@ class Register(_message.Message):
     protocol_version: int
     def __init__(self, client_id: _Optional[int] = ..., num_clients: _Optional[int] = ..., job_name: _Optional[str] = ..., protocol_version: _Optional[int] = ..., package_version: _Optional[str] = ..., incarnation: _Optional[int] = ..., address: _Optional[str] = ..., hostname: _Optional[str] = ..., pid: _Optional[int] = ..., link_address: _Optional[str] = ..., device_type: _Optional[str] = ..., heartbeat_interval: _Optional[float] = ...) -> None: ...
 
+class Resume(_message.Message):
+    __slots__ = ["client_id", "incarnation", "received"]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    client_id: int
+    incarnation: int
+    received: int
+    def __init__(self, client_id: _Optional[int] = ..., incarnation: _Optional[int] = ..., received: _Optional[int] = ...) -> None: ...
+
+class Resumed(_message.Message):
+    __slots__ = ["received"]
+    RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    received: int
+    def __init__(self, received: _Optional[int] = ...) -> None: ...
+
 class Span(_message.Message):
     __slots__ = ["client_id", "duration", "name", "start"]
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
@@ -232,6 +270,30 @@ class Span(_message.Message):
     name: str
     start: float
     def __init__(self, name: _Optional[str] = ..., start: _Optional[float] = ..., duration: _Optional[float] = ..., client_id: _Optional[int] = ...) -> None: ...
+
+class Step(_message.Message):
+    __slots__ = ["age", "client_id", "step"]
+    AGE_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    age: float
+    client_id: int
+    step: int
+    def __init__(self, client_id: _Optional[int] = ..., step: _Optional[int] = ..., age: _Optional[float] = ...) -> None: ...
+
+class StepAsked(_message.Message):
+    __slots__ = ["number"]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    def __init__(self, number: _Optional[int] = ...) -> None: ...
+
+class StepTold(_message.Message):
+    __slots__ = ["number", "step"]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    step: int
+    def __init__(self, number: _Optional[int] = ..., step: _Optional[int] = ...) -> None: ...
 
 class Suspect(_message.Message):
     __slots__ = ["cause", "client_id"]

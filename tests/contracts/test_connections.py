@@ -12,11 +12,11 @@ import pytest
 from bringup.errors import ConfigurationError
 from bringup.transport.addresses import Address
 from bringup.transport.messages import Goodbye, Heartbeat, HeartbeatAck, Verdict
-from bringup.transport.ports import ChannelClosedError, Network, Session
+from bringup.transport.ports import ChannelClosedError, Connection, Network
 
 from .places import PLACES, Place, run
 
-OnSession = Callable[[Session], Awaitable[None]]
+OnConnection = Callable[[Connection], Awaitable[None]]
 
 
 @pytest.fixture(params=PLACES)
@@ -37,39 +37,39 @@ def quietly(reason: str) -> None:
     """Take a report, and do nothing."""
 
 
-async def drain(session: Session) -> list[object]:
-    """Return all that comes until the session has ended."""
+async def drain(connection: Connection) -> list[object]:
+    """Return all that comes until the connection has ended."""
     received: list[object] = []
     with contextlib.suppress(ChannelClosedError):
         while True:
-            received.append(await session.receive())
+            received.append(await connection.receive())
     return received
 
 
 @contextlib.asynccontextmanager
-async def served(network: Network, address: Address, on_session: OnSession) -> AsyncIterator[None]:
-    server = await network.serve_coordinator(address, on_session)
+async def served(network: Network, address: Address, on_connection: OnConnection) -> AsyncIterator[None]:
+    server = await network.serve_coordinator(address, on_connection)
     try:
         yield
     finally:
         await server.close()
 
 
-async def connect(place: Place, client_id: int = 1) -> Session:
-    session, _ = await place.peer(client_id).connect_coordinator(place.coordinator, quietly)
-    return session
+async def connect(place: Place, client_id: int = 1) -> Connection:
+    connection, _ = await place.peer(client_id).connect_coordinator(place.coordinator, quietly)
+    return connection
 
 
 def test_messages_keep_their_order_in_both_directions_at_once(place: str) -> None:
     count = 500
 
-    async def both_ways(session: Session, send: Callable[[int], object], kind: type) -> list[int]:
+    async def both_ways(connection: Connection, send: Callable[[int], object], kind: type) -> list[int]:
         async def send_all() -> None:
             for sequence in range(count):
-                await session.send(send(sequence))  # type: ignore[arg-type]
+                await connection.send(send(sequence))  # type: ignore[arg-type]
 
         sending = asyncio.create_task(send_all())
-        received = [await session.receive() for _ in range(count)]
+        received = [await connection.receive() for _ in range(count)]
         await sending
         assert all(isinstance(message, kind) for message in received)
         return [message.sequence for message in received]  # type: ignore[union-attr]
@@ -77,14 +77,14 @@ def test_messages_keep_their_order_in_both_directions_at_once(place: str) -> Non
     async def test(place: Place) -> None:
         heard: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
 
-        async def on_session(session: Session) -> None:
-            heard.set_result(await both_ways(session, ack, Heartbeat))
+        async def on_connection(connection: Connection) -> None:
+            heard.set_result(await both_ways(connection, ack, Heartbeat))
 
-        async with served(place.peer(0), place.coordinator, on_session):
-            session = await connect(place)
-            assert await both_ways(session, beat, HeartbeatAck) == list(range(count))
+        async with served(place.peer(0), place.coordinator, on_connection):
+            connection = await connect(place)
+            assert await both_ways(connection, beat, HeartbeatAck) == list(range(count))
             assert await heard == list(range(count))
-            await session.close()
+            await connection.close()
 
     run(place, test)
 
@@ -93,27 +93,27 @@ def test_a_message_of_4_mib_arrives_whole(place: str) -> None:
     verdict = Verdict("PeerFailedError", 1, "a:1", "host", "ready", "x" * (4 * 1024 * 1024), (1, 2), ())
 
     async def test(place: Place) -> None:
-        async with served(place.peer(0), place.coordinator, lambda session: session.send(verdict)):
-            session = await connect(place)
-            assert await session.receive() == verdict
-            await session.close()
+        async with served(place.peer(0), place.coordinator, lambda connection: connection.send(verdict)):
+            connection = await connect(place)
+            assert await connection.receive() == verdict
+            await connection.close()
 
     run(place, test)
 
 
 def test_many_sessions_do_not_mix(place: str) -> None:
-    async def echo(session: Session) -> None:
-        first = await session.receive()
+    async def echo(connection: Connection) -> None:
+        first = await connection.receive()
         assert isinstance(first, Heartbeat)
         for _ in range(3):
-            await session.send(ack(first.sequence))
-        await drain(session)
+            await connection.send(ack(first.sequence))
+        await drain(connection)
 
     async def talk(place: Place, client_id: int) -> None:
-        session = await connect(place, client_id)
-        await session.send(beat(client_id))
-        assert [await session.receive() for _ in range(3)] == [ack(client_id)] * 3
-        await session.close()
+        connection = await connect(place, client_id)
+        await connection.send(beat(client_id))
+        assert [await connection.receive() for _ in range(3)] == [ack(client_id)] * 3
+        await connection.close()
 
     async def test(place: Place) -> None:
         async with served(place.peer(0), place.coordinator, echo):
@@ -126,47 +126,47 @@ def test_what_was_sent_before_the_client_closed_is_delivered(place: str) -> None
     async def test(place: Place) -> None:
         heard: asyncio.Future[list[object]] = asyncio.get_running_loop().create_future()
 
-        async def on_session(session: Session) -> None:
-            heard.set_result(await drain(session))
+        async def on_connection(connection: Connection) -> None:
+            heard.set_result(await drain(connection))
 
-        async with served(place.peer(0), place.coordinator, on_session):
-            session = await connect(place)
+        async with served(place.peer(0), place.coordinator, on_connection):
+            connection = await connect(place)
             for sequence in range(100):
-                await session.send(beat(sequence))
-            await session.send(Goodbye("merge", "KeyboardInterrupt", "by hand"))
-            await session.close()
+                await connection.send(beat(sequence))
+            await connection.send(Goodbye("merge", "KeyboardInterrupt", "by hand"))
+            await connection.close()
             assert await heard == [*map(beat, range(100)), Goodbye("merge", "KeyboardInterrupt", "by hand")]
 
     run(place, test)
 
 
 def test_what_was_sent_before_the_coordinator_closed_is_delivered(place: str) -> None:
-    async def on_session(session: Session) -> None:
+    async def on_connection(connection: Connection) -> None:
         for sequence in range(100):
-            await session.send(ack(sequence))
+            await connection.send(ack(sequence))
 
     async def test(place: Place) -> None:
-        async with served(place.peer(0), place.coordinator, on_session):
-            session = await connect(place)
-            assert await drain(session) == [*map(ack, range(100))]
-            await session.close()
+        async with served(place.peer(0), place.coordinator, on_connection):
+            connection = await connect(place)
+            assert await drain(connection) == [*map(ack, range(100))]
+            await connection.close()
 
     run(place, test)
 
 
 def test_a_closed_session_neither_sends_nor_receives(place: str) -> None:
-    async def on_session(session: Session) -> None:
-        await drain(session)
+    async def on_connection(connection: Connection) -> None:
+        await drain(connection)
 
     async def test(place: Place) -> None:
-        async with served(place.peer(0), place.coordinator, on_session):
-            session = await connect(place)
-            await session.close()
-            await session.close()
+        async with served(place.peer(0), place.coordinator, on_connection):
+            connection = await connect(place)
+            await connection.close()
+            await connection.close()
             with pytest.raises(ChannelClosedError):
-                await session.send(beat(1))
+                await connection.send(beat(1))
             with pytest.raises(ChannelClosedError):
-                await session.receive()
+                await connection.receive()
 
     run(place, test)
 
@@ -175,19 +175,19 @@ def test_a_session_that_the_coordinator_closed_sends_no_more(place: str) -> None
     async def test(place: Place) -> None:
         refused = asyncio.Event()
 
-        async def on_session(session: Session) -> None:
-            await session.send(ack(1))
-            await session.close()
+        async def on_connection(connection: Connection) -> None:
+            await connection.send(ack(1))
+            await connection.close()
             try:
-                await session.send(ack(2))
+                await connection.send(ack(2))
             except ChannelClosedError:
                 refused.set()
 
-        async with served(place.peer(0), place.coordinator, on_session):
-            session = await connect(place)
-            assert await drain(session) == [ack(1)]
+        async with served(place.peer(0), place.coordinator, on_connection):
+            connection = await connect(place)
+            assert await drain(connection) == [ack(1)]
             await refused.wait()
-            await session.close()
+            await connection.close()
 
     run(place, test)
 
@@ -196,52 +196,52 @@ def test_both_sides_see_that_the_connection_broke(place: str) -> None:
     async def test(place: Place) -> None:
         ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
-        async def on_session(session: Session) -> None:
-            await session.send(ack(1))
+        async def on_connection(connection: Connection) -> None:
+            await connection.send(ack(1))
             try:
-                await session.receive()
+                await connection.receive()
             except ChannelClosedError as error:
                 ended.set_result(str(error))
 
-        async with place.entrance() as (address, break_all), served(place.peer(0), place.coordinator, on_session):
-            session, _ = await place.peer(1).connect_coordinator(address, quietly)
-            assert await session.receive() == ack(1)
+        async with place.entrance() as (address, break_all), served(place.peer(0), place.coordinator, on_connection):
+            connection, _ = await place.peer(1).connect_coordinator(address, quietly)
+            assert await connection.receive() == ack(1)
             break_all()
             with pytest.raises(ChannelClosedError, match=r"\w{5}"):
-                await session.receive()
+                await connection.receive()
             assert await ended
-            await session.close()
+            await connection.close()
 
     run(place, test)
 
 
 def test_a_server_that_closes_ends_its_sessions_and_frees_its_address(place: str) -> None:
-    async def on_session(session: Session) -> None:
-        await session.send(ack(1))
-        await session.receive()
+    async def on_connection(connection: Connection) -> None:
+        await connection.send(ack(1))
+        await connection.receive()
 
     async def test(place: Place) -> None:
         for _ in range(2):
-            server = await place.peer(0).serve_coordinator(place.coordinator, on_session)
-            session = await connect(place)
-            assert await session.receive() == ack(1)
+            server = await place.peer(0).serve_coordinator(place.coordinator, on_connection)
+            connection = await connect(place)
+            assert await connection.receive() == ack(1)
             await server.close()
             await server.close()
             with pytest.raises(ChannelClosedError):
-                await session.receive()
-            await session.close()
+                await connection.receive()
+            await connection.close()
 
     run(place, test)
 
 
 def test_a_session_handler_that_fails_ends_only_its_session(place: str, caplog: pytest.LogCaptureFixture) -> None:
-    async def on_session(session: Session) -> None:
-        if await session.receive() == beat(13):
+    async def on_connection(connection: Connection) -> None:
+        if await connection.receive() == beat(13):
             raise RuntimeError("a bug")
-        await session.send(ack(1))
+        await connection.send(ack(1))
 
     async def test(place: Place) -> None:
-        async with served(place.peer(0), place.coordinator, on_session):
+        async with served(place.peer(0), place.coordinator, on_connection):
             unlucky, lucky = await connect(place, 1), await connect(place, 2)
             await unlucky.send(beat(13))
             assert await drain(unlucky) == []
@@ -256,9 +256,9 @@ def test_a_session_handler_that_fails_ends_only_its_session(place: str, caplog: 
 
 @pytest.mark.parametrize("early", [0, 1, 4])
 def test_clients_may_come_before_the_coordinator(place: str, early: int) -> None:
-    async def on_session(session: Session) -> None:
-        await session.send(ack(1))
-        await drain(session)
+    async def on_connection(connection: Connection) -> None:
+        await connection.send(ack(1))
+        await drain(connection)
 
     async def test(place: Place) -> None:
         refused = [asyncio.Event() for _ in range(early)]
@@ -274,11 +274,11 @@ def test_clients_may_come_before_the_coordinator(place: str, early: int) -> None
         ]
         for event in refused:
             await event.wait()
-        async with served(place.peer(0), place.coordinator, on_session):
-            sessions = [(await task)[0] for task in waiting] + [await connect(place, 5)]
-            for session in sessions:
-                assert await session.receive() == ack(1)
-                await session.close()
+        async with served(place.peer(0), place.coordinator, on_connection):
+            connections = [(await task)[0] for task in waiting] + [await connect(place, 5)]
+            for connection in connections:
+                assert await connection.receive() == ack(1)
+                await connection.close()
         assert all("connection refused" in reason for reason in reports)
 
     run(place, test)
@@ -297,16 +297,16 @@ def test_a_client_that_waits_can_be_cancelled(place: str) -> None:
 
 
 def test_a_taken_address_is_named(place: str) -> None:
-    async def on_session(session: Session) -> None:
-        await drain(session)
+    async def on_connection(connection: Connection) -> None:
+        await drain(connection)
 
     async def test(place: Place) -> None:
-        async with served(place.peer(0), place.coordinator, on_session):
+        async with served(place.peer(0), place.coordinator, on_connection):
             with pytest.raises(ConfigurationError, match="taken") as caught:
-                await place.peer(0).serve_coordinator(place.coordinator, on_session)
+                await place.peer(0).serve_coordinator(place.coordinator, on_connection)
             assert str(place.coordinator) in str(caught.value)
-            session = await connect(place)
-            await session.close()
+            connection = await connect(place)
+            await connection.close()
 
     run(place, test)
 
@@ -315,20 +315,20 @@ def test_a_cancelled_receive_lets_the_session_close(place: str) -> None:
     async def test(place: Place) -> None:
         ended = asyncio.Event()
 
-        async def on_session(session: Session) -> None:
-            await session.send(ack(1))
-            await drain(session)
+        async def on_connection(connection: Connection) -> None:
+            await connection.send(ack(1))
+            await drain(connection)
             ended.set()
 
-        async with served(place.peer(0), place.coordinator, on_session):
-            session = await connect(place)
-            assert await session.receive() == ack(1)
-            receiving = asyncio.create_task(session.receive())
+        async with served(place.peer(0), place.coordinator, on_connection):
+            connection = await connect(place)
+            assert await connection.receive() == ack(1)
+            receiving = asyncio.create_task(connection.receive())
             await asyncio.sleep(0)
             receiving.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await receiving
-            await session.close()
+            await connection.close()
             await ended.wait()
 
     run(place, test)
@@ -339,18 +339,18 @@ def test_a_coordinator_waits_for_a_client_that_does_not_read(place: str) -> None
     messages = 4096  # more than any adapter queues
     sent: list[int] = []
 
-    async def on_session(session: Session) -> None:
+    async def on_connection(connection: Connection) -> None:
         with contextlib.suppress(ChannelClosedError):
             for sequence in range(messages):
-                await session.send(Verdict("", sequence, "", "", "", megabytes, (), ()))
+                await connection.send(Verdict("", sequence, "", "", "", megabytes, (), ()))
                 sent.append(sequence)
 
     async def test(place: Place) -> None:
-        async with served(place.peer(0), place.coordinator, on_session):
-            session = await connect(place)
-            first = await session.receive()
+        async with served(place.peer(0), place.coordinator, on_connection):
+            connection = await connect(place)
+            first = await connection.receive()
             assert isinstance(first, Verdict)
-            await session.close()
+            await connection.close()
 
     run(place, test)
     assert len(sent) < messages

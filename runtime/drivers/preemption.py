@@ -1,0 +1,94 @@
+"""This client's part in the agreement on a preemption point, for callers on any thread."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import itertools
+import logging
+import threading
+from collections.abc import Callable
+
+from ...transport.messages import PointSet, PreemptionNotice, StepAsked, StepTold
+from ..machines.preemption import NO_STEP, PointAnswered, PreemptionPoint
+
+__all__ = ["Preemption"]
+
+_log = logging.getLogger("bringup")
+
+
+class Preemption:
+    """While no notice has been given, a call costs a lock and a few comparisons.
+
+    Args:
+        client_id: of this client.
+        send: sends a message to the coordinator; called on any thread.
+
+    Attributes:
+        is_used: whether the program asks for preemption points.
+    """
+
+    def __init__(self, client_id: int, send: Callable[[PreemptionNotice | StepTold], None]) -> None:
+        self._point = PreemptionPoint(client_id)
+        self._send = send
+        # Of the reentrant kind: the handler of a signal announces, and may have interrupted whoever holds it.
+        self._lock = threading.RLock()
+        self._tickets = itertools.count(1)
+        self._held: dict[int, concurrent.futures.Future[bool]] = {}
+        self._error: Callable[[], BaseException] | None = None
+        self.is_used = False
+
+    def reached(self, step: int) -> concurrent.futures.Future[bool] | bool:
+        """Tell that the program has got to a step; returns whether to save now, or what will."""
+        self.is_used = True
+        with self._lock:
+            if self._error is not None:
+                raise self._error()
+            ticket = next(self._tickets)
+            effects = self._point.reached(ticket, step)
+            for effect in effects:
+                if isinstance(effect, StepTold):
+                    self._send(effect)
+                elif effect.ticket == ticket:
+                    return effect.is_reached
+            future: concurrent.futures.Future[bool] = concurrent.futures.Future()
+            self._held[ticket] = future
+        future.add_done_callback(lambda done: self._forget(ticket) if done.cancelled() else None)
+        return future
+
+    def announce(self, deadline_in: float, reason: str) -> None:
+        """Tell that this client is to be taken in so many seconds."""
+        with self._lock:
+            notices = self._point.announce(deadline_in, reason)
+        for notice in notices:
+            self._send(notice)
+
+    def take(self, message: StepAsked | PointSet) -> None:
+        """Take in what the coordinator says."""
+        if isinstance(message, PointSet):
+            point = f"all save at step {message.step}" if message.step != NO_STEP else "there is no step to save at"
+            _log.warning("%s: %s", point, message.reason)
+        with self._lock:
+            effects = self._point.asked(message) if isinstance(message, StepAsked) else self._point.point_set(message)
+            settled = [(self._held.pop(e.ticket, None), e) for e in effects if isinstance(e, PointAnswered)]
+        for effect in effects:
+            if isinstance(effect, StepTold):
+                self._send(effect)
+        for future, answer in settled:
+            if future is not None and future.set_running_or_notify_cancel():
+                future.set_result(answer.is_reached)
+
+    def end(self, error: Callable[[], BaseException]) -> None:
+        """Let all calls, those held back and those to come, raise what `error` makes. Idempotent."""
+        with self._lock:
+            if self._error is not None:
+                return
+            self._error = error
+            held, self._held = self._held, {}
+        for future in held.values():
+            if future.set_running_or_notify_cancel():
+                future.set_exception(error())
+
+    def _forget(self, ticket: int) -> None:
+        with self._lock:
+            self._held.pop(ticket, None)
+            self._point.cancel(ticket)

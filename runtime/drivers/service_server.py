@@ -1,0 +1,199 @@
+"""Serves the coordination services on client 0: links, channels and timers round one machine."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable
+from typing import get_args
+
+from ...errors import ConfigurationError
+from ...transport.ports import Frame, LinkIdentity, ServiceLink
+from ...transport.service_codec import MalformedServiceError, decode, encode_parts
+from ...transport.service_messages import (
+    ChannelOpened,
+    CloseChannel,
+    MessagesReceived,
+    OpenChannel,
+    Refusal,
+    ServiceMessage,
+    ServiceReply,
+    ServiceRequest,
+)
+from ..machines.services import Services
+from .channel import Channel
+
+__all__ = ["ServiceServer"]
+
+_log = logging.getLogger(__name__)
+
+_REQUESTS = frozenset(get_args(ServiceRequest))
+
+
+class ServiceServer:
+    """Used on one event loop, the runtime's. Requests are handled as they come, without a task each.
+
+    Args:
+        machine: decides.
+        is_member: whether somebody is a client of this job.
+        clock: the time, monotonic, in seconds.
+    """
+
+    def __init__(
+        self, machine: Services, is_member: Callable[[LinkIdentity], bool], clock: Callable[[], float]
+    ) -> None:
+        self._machine = machine
+        self._is_member = is_member
+        self._clock = clock
+        self._numbers = itertools.count(1)
+        self._replies: dict[int, Callable[[ServiceReply], None]] = {}
+        self._channels: dict[tuple[int, int, int], _ServedChannel] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0.0
+
+    def welcome(self, link: ServiceLink, sender: LinkIdentity) -> _Visitor:
+        """See `ports.ServiceWelcome`."""
+        return _Visitor(self, link, sender)
+
+    def open_session(self, reply: Callable[[ServiceReply], None]) -> int:
+        """Begin a session whose replies go to a function; returns its number."""
+        number = next(self._numbers)
+        self._replies[number] = reply
+        return number
+
+    def handle(self, session: int, client_id: int, request: ServiceRequest) -> None:
+        """Take in one request of a session."""
+        now = self._clock()
+        due = self._machine.deadline()
+        if due is not None and due <= now:
+            self._tell(self._machine.wake(now))
+        self._tell(self._machine.handle(session, client_id, request, now))
+        self._arm()
+
+    def close_session(self, session: int) -> None:
+        """End a session."""
+        self._replies.pop(session, None)
+        self._tell(self._machine.close_session(session, self._clock()))
+
+    def close(self) -> None:
+        """Serve nobody any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for channel in self._channels.values():
+            if channel.link is not None:
+                channel.link.close()
+        self._channels.clear()
+        self._replies.clear()
+
+    def channel_of(self, sender: LinkIdentity, opening: OpenChannel) -> _ServedChannel:
+        """Return the channel that somebody opens or carries on.
+
+        Raises:
+            ValueError: that is not for them to do.
+        """
+        if not self._is_member(sender):
+            raise ValueError("it is no client of this job")
+        key = (sender.client_id, sender.incarnation, opening.channel)
+        channel = self._channels.get(key)
+        if channel is None:
+            if opening.received > 0:
+                raise ValueError("it carries on a channel that is not known here")
+            channel = self._channels[key] = _ServedChannel(key)
+            channel.session = self.open_session(channel.send)
+        return channel
+
+    def forget(self, channel: _ServedChannel) -> None:
+        """End a channel that its client has closed."""
+        self.close_session(channel.session)
+        self._channels.pop(channel.key, None)
+
+    def _tell(self, replies: list[tuple[int, ServiceReply]]) -> None:
+        for session, reply in replies:
+            if (tell := self._replies.get(session)) is None:
+                continue
+            try:
+                tell(reply)
+            except ConfigurationError as error:  # it is too large for any frame
+                tell(Refusal(reply.ticket, ConfigurationError.__name__, str(error)))
+
+    def _arm(self) -> None:
+        """See to it that there is a timer for the machine's deadline; one that is too early is armed again."""
+        due = self._machine.deadline()
+        if due is None:
+            return
+        if self._timer is None or due < self._timer_due:
+            if self._timer is not None:
+                self._timer.cancel()
+            # The handle need not know when: uvloop makes one without, where that is at once.
+            self._timer_due = due
+            self._timer = asyncio.get_running_loop().call_later(max(due - self._clock(), 0.0), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        now = self._clock()
+        due = self._machine.deadline()
+        if due is not None and due <= now:
+            self._tell(self._machine.wake(now))
+        self._arm()
+
+
+class _ServedChannel(Channel):
+    """A channel of one client, seen from the server."""
+
+    def __init__(self, key: tuple[int, int, int]) -> None:
+        super().__init__()
+        self.key = key
+        self.client_id = key[0]
+        self.session = 0
+
+
+class _Visitor:
+    """Takes what comes over one link: its first message says whose channel it carries."""
+
+    def __init__(self, server: ServiceServer, link: ServiceLink, sender: LinkIdentity) -> None:
+        self._server = server
+        self._link = link
+        self._sender = sender
+        self._channel: _ServedChannel | None = None
+
+    def received(self, frame: Frame) -> None:
+        """See `ServiceReceiver.received`."""
+        try:
+            message = decode(frame)
+            if self._channel is None:
+                self._open(message)
+            else:
+                self._take(self._channel, message, len(frame))
+        except (MalformedServiceError, ValueError) as error:
+            _log.warning("client %d broke the protocol of the services: %s", self._sender.client_id, error)
+            self.lost(str(error))
+            self._link.close()
+
+    def lost(self, reason: str) -> None:
+        """See `ServiceReceiver.lost`. The channel waits for its client to carry it on."""
+        if self._channel is not None and self._channel.link is self._link:
+            self._channel.link = None
+
+    def _take(self, channel: _ServedChannel, message: ServiceMessage, size: int) -> None:
+        if type(message) in _REQUESTS:
+            channel.note_received(size)
+            self._server.handle(channel.session, channel.client_id, message)  # type: ignore[arg-type]
+        elif isinstance(message, MessagesReceived):
+            channel.acknowledged(message.received)
+        elif isinstance(message, CloseChannel):
+            self._server.forget(channel)
+            self._link.close()
+        else:
+            raise ValueError(f"it sent a {type(message).__name__}, which is not for clients to send")
+
+    def _open(self, message: ServiceMessage) -> None:
+        if not isinstance(message, OpenChannel):
+            raise ValueError(f"it began with a {type(message).__name__}")
+        channel = self._server.channel_of(self._sender, message)
+        if channel.link is not None:
+            channel.link.close()
+        self._link.send(encode_parts(ChannelOpened(channel.received)))
+        channel.attach(self._link, message.received)
+        self._channel = channel

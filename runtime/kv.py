@@ -1,0 +1,177 @@
+"""The key-value store of a job, as a client sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractContextManager
+from typing import cast
+
+from ..errors import ConfigurationError, KeyNotFoundError
+from ..transport.service_messages import (
+    Changes,
+    CompareAndSet,
+    DeleteKeys,
+    GetKey,
+    IncrementKey,
+    Items,
+    KeyChange,
+    ListKeys,
+    MoreChanges,
+    Number,
+    SetKey,
+    Value,
+    WatchKeys,
+)
+from .machines.kv_keys import key_fault, normalize, value_fault
+from .services import ServiceClient
+
+__all__ = ["KeyValueStore"]
+
+_INTEGER_MAX = 2**63 - 1
+
+
+class KeyValueStore:
+    """Keys and values that all clients of a job share while it lasts: `System.kv`.
+
+    Every call is atomic, and all clients see them in one order (the store is linearizable). Keys are texts of at most
+    1 KiB; they are normalised (`///a//b/` is `a/b`), and prefixes are directories: `a` holds `a/b`, and not `ab`.
+    Values are bytes of at most 64 MiB; a text is stored in UTF-8, and comes back as bytes. A call that fails because
+    the job did may or may not have had its effect. Cancelling a call is safe, and leaves the same open.
+
+    Any method raises:
+        PeerFailedError: the job has failed.
+        NotInitializedError: the system was shut down.
+        ConfigurationError: a key or value is not of its kind, or too large.
+    """
+
+    def __init__(self, services: ServiceClient, waiting: Callable[[], AbstractContextManager[None]]) -> None:
+        self._services = services
+        self._waiting = waiting
+
+    async def set(self, key: str, value: bytes | str, *, overwrite: bool = False) -> None:
+        """Set a key.
+
+        Raises:
+            KeyExistsError: it is set already, and `overwrite` was not asked for.
+        """
+        data = _as_bytes(key, value)
+        await self._services.call(lambda ticket: SetKey(ticket, _checked(key), data, overwrite))
+
+    async def get(self, key: str, *, timeout: float | None = None) -> bytes:
+        """Return what a key holds; waits until there is something.
+
+        Args:
+            key: which.
+            timeout: seconds, or `None` to wait for as long as the job lives.
+
+        Raises:
+            KeyNotFoundError: there was nothing within `timeout`.
+        """
+        if timeout is not None and not timeout >= 0:
+            raise ConfigurationError(f"timeout={timeout!r} of key {key!r} is not a number of seconds, 0 or more")
+        value = await self.try_get(key)
+        if value is not None:
+            return value
+        try:
+            with self._waiting():
+                async with asyncio.timeout(timeout):
+                    reply = await self._services.call(lambda ticket: GetKey(ticket, key, wait=True))
+        except TimeoutError:
+            raise KeyNotFoundError(
+                f"key {key!r} was not set within timeout={timeout:g} s: look at the client that is to set it"
+            ) from None
+        found = cast(Value, reply).value
+        assert found is not None
+        return found
+
+    async def try_get(self, key: str) -> bytes | None:
+        """Return what a key holds, or `None` where it is not set."""
+        reply = await self._services.call(lambda ticket: GetKey(ticket, _checked(key), wait=False))
+        return cast(Value, reply).value
+
+    async def list(self, prefix: str) -> dict[str, bytes]:
+        """Return all keys below a prefix, in full, with their values, by key; an empty prefix is the whole store."""
+        directory = _checked(prefix)
+        calls = self._services.calls()
+        ticket, feed = calls.listen(lambda ticket: ListKeys(ticket, directory))
+        found: dict[str, bytes] = {}
+        try:
+            while True:
+                part = self._services.checked(await feed.next())
+                assert isinstance(part, Items)
+                found.update((item.key, item.value) for item in part.items)
+                if part.is_last:
+                    return found
+        finally:
+            calls.forget(ticket)
+
+    async def delete(self, key: str) -> None:
+        """Delete a key and everything below it; nothing happens where there is nothing."""
+        await self._services.call(lambda ticket: DeleteKeys(ticket, _checked(key)))
+
+    async def increment(self, key: str, by: int = 1) -> int:
+        """Add to a key that holds a whole number as text; one that is not set counts as 0. `by=0` reads.
+
+        Returns:
+            The new value.
+
+        Raises:
+            ConfigurationError: it holds something else, or the sum has more than 64 bits.
+        """
+        if isinstance(by, bool) or not isinstance(by, int) or abs(by) > _INTEGER_MAX:
+            raise ConfigurationError(f"increment(by={by!r}) of key {key!r}: give a whole number of at most 64 bits")
+        reply = await self._services.call(lambda ticket: IncrementKey(ticket, _checked(key), by))
+        return cast(Number, reply).number
+
+    async def compare_and_set(self, key: str, expected: bytes | str | None, value: bytes | str) -> bool:
+        """Set a key where it holds `expected`, or, with `None`, where it is not set; returns whether it did."""
+        old = None if expected is None else _as_bytes(key, expected)
+        new = _as_bytes(key, value)
+        reply = await self._services.call(lambda ticket: CompareAndSet(ticket, _checked(key), old, new))
+        return cast(Number, reply).number == 1
+
+    async def watch(self, prefix: str) -> AsyncGenerator[KeyChange, None]:
+        """Yield every change of the keys below a prefix, in order: first what there is, as if it were set now.
+
+        The store waits for a reader that is slow, up to a bound; one that is slower than that is told so.
+
+        Raises:
+            ConfigurationError: this reader was too slow.
+        """
+        directory = _checked(prefix)
+        calls = self._services.calls()
+        ticket, feed = calls.listen(lambda ticket: WatchKeys(ticket, directory))
+        try:
+            while True:
+                reply = self._services.checked(await feed.next())
+                assert isinstance(reply, Changes)
+                for change in reply.changes:
+                    yield change
+                calls.post(MoreChanges(ticket, len(reply.changes)))
+        finally:
+            calls.forget(ticket)
+
+
+def _checked(key: str) -> str:
+    if not isinstance(key, str):
+        raise ConfigurationError(f"key {key!r} is not a text")
+    fault = key_fault(normalize(key))
+    if fault is not None:
+        raise ConfigurationError(fault)
+    return key
+
+
+def _as_bytes(key: str, value: bytes | str) -> bytes:
+    if isinstance(value, str):
+        try:
+            value = value.encode()
+        except UnicodeEncodeError as error:
+            raise ConfigurationError(f"the value of key {key!r} is no UTF-8 text: {error}; give bytes") from None
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise ConfigurationError(f"the value of key {key!r} is a {type(value).__name__}: give bytes, or a text")
+    data = bytes(value)
+    fault = value_fault(key, len(data))
+    if fault is not None:
+        raise ConfigurationError(fault)
+    return data

@@ -1,0 +1,243 @@
+"""The key-value store of a job: one order of calls, that of `handle`, which makes it linearizable.
+
+All state lies in plain dictionaries. The store itself holds at most `max_bytes`: keys, values and what the bookkeeping
+takes for each key and directory; nothing is ever evicted. Gets that wait, and watches, have bounds of their own.
+
+The empty key is a key like any other; as a prefix it is the whole store, so that `list("")` and `watch("")` see every
+key. `delete("")` deletes that one key only, as in the original: a prefix that is empty by mistake must not cost a job
+all its keys.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from ...transport.service_messages import (
+    CancelCall,
+    CompareAndSet,
+    DeleteKeys,
+    Done,
+    GetKey,
+    IncrementKey,
+    Items,
+    KeyChange,
+    KeyValue,
+    ListKeys,
+    MoreChanges,
+    Number,
+    Refusal,
+    ServiceReply,
+    SetKey,
+    Value,
+    WatchKeys,
+)
+from . import kv_refusals as refusals
+from .kv_keys import KeyTree, bytes_of, key_fault, normalize, value_fault
+from .kv_waits import WaitingGets
+from .kv_watches import Watches, WatchLimits
+
+__all__ = ["KeyValueRequest", "KeyValueStore"]
+
+KeyValueRequest = (
+    SetKey | GetKey | ListKeys | DeleteKeys | IncrementKey | CompareAndSet | WatchKeys | MoreChanges | CancelCall
+)
+Replies = list[tuple[int, ServiceReply]]
+"""Sessions, and what to answer in them."""
+
+_KEY_BYTES = 256
+"""What a key takes beside its text and its value."""
+_WAITING_BYTES_MAX = 128 * 1024 * 1024
+_ITEMS_MAX = 4096
+_ITEMS_BYTES = 1024 * 1024
+"""Of one message; the last item may go beyond."""
+_NUMBER_BYTES_MAX = 64
+_NUMBER = re.compile(rb"\s*[+-]?[0-9]+\s*")
+_INTEGER_MIN, _INTEGER_MAX = -(2**63), 2**63 - 1
+_WATCH_LIMITS = WatchLimits()
+
+
+class KeyValueStore:
+    """Takes one call after the other.
+
+    Args:
+        max_bytes: what it may hold; the option `kv_max_bytes`.
+        watch_limits: what one watch may hold.
+
+    Attributes:
+        used_bytes: what it holds.
+    """
+
+    def __init__(self, max_bytes: int, watch_limits: WatchLimits = _WATCH_LIMITS) -> None:
+        self.used_bytes = 0
+        self._max_bytes = max_bytes
+        self._values: dict[str, bytes] = {}
+        self._tree = KeyTree()
+        self._revision = 0
+        self._waits = WaitingGets()
+        self._watches = Watches(watch_limits)
+
+    def __len__(self) -> int:
+        """Return the number of keys."""
+        return len(self._values)
+
+    def handle(self, session: int, request: KeyValueRequest) -> Replies:
+        """Take in one request of a session; returns which sessions to answer what.
+
+        Tickets are a session's own; one that is used again while its call is open ends that call.
+        """
+        return _HANDLERS[type(request)](self, session, request)
+
+    def close_session(self, session: int) -> None:
+        """Forget the waiting gets and the watches of a session that is not used any more."""
+        self._waits.close_session(session)
+        self._watches.close_session(session)
+
+    # Calls on one key.
+
+    def _get(self, session: int, request: GetKey) -> Replies:
+        key = normalize(request.key)
+        value = self._values.get(key)
+        if value is None and request.wait:
+            return self._wait(session, request.ticket, key)
+        return [(session, Value(request.ticket, value))]
+
+    def _wait(self, session: int, ticket: int, key: str) -> Replies:
+        if (fault := key_fault(key)) is not None:
+            return [(session, refusals.faulty(ticket, fault))]
+        self._forget(session, ticket)
+        if self._waits.used_bytes + self._waits.cost(key) > _WAITING_BYTES_MAX:
+            return [(session, refusals.too_many_waiting(ticket, key, self._waits.count, _WAITING_BYTES_MAX))]
+        self._waits.add(session, ticket, key)
+        return []
+
+    def _set(self, session: int, request: SetKey) -> Replies:
+        key = normalize(request.key)
+        held = self._values.get(key)
+        if held is not None and not request.overwrite:
+            return [(session, refusals.key_exists(request.ticket, key, len(held)))]
+        return self._put(session, key, held, request.value, Done(request.ticket))
+
+    def _compare_and_set(self, session: int, request: CompareAndSet) -> Replies:
+        key = normalize(request.key)
+        held = self._values.get(key)
+        if held != request.expected:
+            return [(session, Number(request.ticket, 0))]
+        return self._put(session, key, held, request.value, Number(request.ticket, 1))
+
+    def _increment(self, session: int, request: IncrementKey) -> Replies:
+        key, by, ticket = normalize(request.key), request.by, request.ticket
+        if (fault := key_fault(key)) is not None:
+            return [(session, refusals.faulty(ticket, fault))]
+        held = self._values.get(key)
+        number = 0 if held is None else _number(held)
+        if number is None:
+            return [(session, refusals.not_a_number(ticket, key, held or b""))]
+        total = number + by
+        if not (_INTEGER_MIN <= by <= _INTEGER_MAX and _INTEGER_MIN <= total <= _INTEGER_MAX):
+            return [(session, refusals.out_of_range(ticket, key, number, by))]
+        if by == 0:
+            return [(session, Number(ticket, number))]
+        return self._put(session, key, held, b"%d" % total, Number(ticket, total))
+
+    def _put(self, session: int, key: str, held: bytes | None, value: bytes, reply: Done | Number) -> Replies:
+        """Set a key that holds `held`, if there is room, and tell whoever waits for that."""
+        fault = key_fault(key) or value_fault(key, len(value))
+        if fault is not None:
+            return [(session, refusals.faulty(reply.ticket, fault))]
+        if held is None:
+            more = _KEY_BYTES + bytes_of(key) + len(value) + self._tree.cost(key)
+        else:
+            more = len(value) - len(held)
+        if more > 0 and self.used_bytes + more > self._max_bytes:
+            return [(session, self._over_quota(reply.ticket, key, more))]
+        self.used_bytes += more
+        self._values[key] = value
+        self._revision += 1
+        replies: Replies = [(session, reply)]
+        if held is None:
+            self._tree.add(key)
+            if self._waits.count:
+                replies += [(waiter, Value(ticket, value)) for waiter, ticket in self._waits.pop(key)]
+        if self._watches:
+            replies += self._watches.publish([(KeyChange(key, value, self._revision), len(held or b""))])
+        return replies
+
+    def _over_quota(self, ticket: int, key: str, more: int) -> Refusal:
+        return refusals.over_quota(ticket, key, more, self.used_bytes, len(self._values), self._max_bytes)
+
+    # Calls on a directory.
+
+    def _list(self, session: int, request: ListKeys) -> Replies:
+        messages: list[list[KeyValue]] = [[]]
+        size = 0
+        for key in self._tree.below(normalize(request.prefix)):
+            if size >= _ITEMS_BYTES or len(messages[-1]) >= _ITEMS_MAX:
+                messages.append([])
+                size = 0
+            value = self._values[key]
+            messages[-1].append(KeyValue(key, value))
+            size += len(key) + len(value)
+        last = len(messages) - 1
+        return [(session, Items(request.ticket, tuple(items), n == last)) for n, items in enumerate(messages)]
+
+    def _delete(self, session: int, request: DeleteKeys) -> Replies:
+        key = normalize(request.key)
+        keys = self._tree.below(key) if key else []
+        if key in self._values:
+            keys.insert(0, key)
+        changes = [self._remove(each) for each in keys]
+        replies: Replies = [(session, Done(request.ticket))]
+        return replies + self._watches.publish(changes) if self._watches else replies
+
+    def _remove(self, key: str) -> tuple[KeyChange, int]:
+        size = len(self._values.pop(key))
+        self.used_bytes -= _KEY_BYTES + bytes_of(key) + size + self._tree.remove(key)
+        self._revision += 1
+        return KeyChange(key, None, self._revision), size
+
+    def _watch(self, session: int, request: WatchKeys) -> Replies:
+        prefix, ticket = normalize(request.prefix), request.ticket
+        if (fault := key_fault(prefix)) is not None:
+            return [(session, refusals.faulty(ticket, fault))]
+        self._forget(session, ticket)
+        keys = self._tree.below(prefix)
+        if prefix in self._values:
+            keys.insert(0, prefix)
+        items = [(key, self._values[key]) for key in keys]
+        return self._watches.open(session, ticket, prefix, items, self._revision)
+
+    # Calls on calls.
+
+    def _more(self, session: int, request: MoreChanges) -> Replies:
+        return self._watches.more(session, request.ticket, request.count)
+
+    def _cancel(self, session: int, request: CancelCall) -> Replies:
+        self._forget(session, request.ticket)
+        return []
+
+    def _forget(self, session: int, ticket: int) -> None:
+        self._waits.cancel(session, ticket)
+        self._watches.cancel(session, ticket)
+
+
+def _number(value: bytes) -> int | None:
+    """Return the whole number of 64 bits that a value is the decimal text of, white space round it allowed."""
+    if len(value) > _NUMBER_BYTES_MAX or _NUMBER.fullmatch(value) is None:
+        return None
+    number = int(value)
+    return number if _INTEGER_MIN <= number <= _INTEGER_MAX else None
+
+
+_HANDLERS: dict[type, Callable[[KeyValueStore, int, Any], Replies]] = {
+    SetKey: KeyValueStore._set,
+    GetKey: KeyValueStore._get,
+    ListKeys: KeyValueStore._list,
+    DeleteKeys: KeyValueStore._delete,
+    IncrementKey: KeyValueStore._increment,
+    CompareAndSet: KeyValueStore._compare_and_set,
+    WatchKeys: KeyValueStore._watch,
+    MoreChanges: KeyValueStore._more,
+    CancelCall: KeyValueStore._cancel,
+}

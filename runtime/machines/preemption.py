@@ -1,0 +1,265 @@
+"""Preemption: all clients agree on one step of their programs at which they save what they have, before one is taken.
+
+Theory of operation. A client that learns that it is to be taken tells the coordinator, which waits until `window`
+seconds before that, and then asks all for their steps. A client that was asked tells the last step that its program
+came to, and from then on holds back every call with a later step. When all have told theirs, the sync step is the
+highest of them plus one. So no client is past it, and none gets past it before it knows of it: either all that come
+to that step are told so, or there is no sync step::
+
+    coordinator   idle -> asking -> idle         a step for all, or none, where a client has not told in time
+    client        idle -> asked -> told -> idle
+
+A program that has not come to any step when asked tells its first. That call is not held back, as the sync step comes
+after every step that was told; neither are others like it.
+
+Notices that come while all are being asked are met by the step that is being agreed on. Later ones begin again, unless
+the client that sends one has a sync step ahead of it. Where nobody went on in between, that gives the same step again.
+Steps are counted by one, upwards: a program that skips the sync step is not told of it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ...transport.messages import PointSet, PreemptionNotice, StepAsked, StepTold
+from .ids import format_ids
+
+__all__ = [
+    "ANSWER_TIMEOUT",
+    "NO_STEP",
+    "WINDOW",
+    "PointAnswered",
+    "PreemptionAgreement",
+    "PreemptionPoint",
+]
+
+WINDOW = 900.0
+"""A client that is taken later than this, in seconds, need not save yet: jax's 15 minutes."""
+
+ANSWER_TIMEOUT = 180.0
+"""How long all have to tell their steps, in seconds: jax's 3 minutes."""
+
+NO_STEP = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PointAnswered:
+    """To the program: the call `ticket` of `reached_preemption_point` is over."""
+
+    ticket: int
+    is_reached: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    client_id: int
+    start: float
+    due: float
+    reason: str
+
+
+@dataclass(slots=True)
+class _Asking:
+    plan: _Plan
+    deadline: float
+    steps: dict[int, int]
+
+
+ToAll = list[StepAsked | PointSet]
+"""Messages that every client is to be sent."""
+
+
+class PreemptionAgreement:
+    """The coordinator's part. See the module's theory of operation.
+
+    Args:
+        num_clients: the number of clients in the job.
+        window: how long before a client is taken the agreement begins, in seconds.
+        answer_timeout: how long all have to tell their steps, in seconds; then there is no sync step.
+    """
+
+    def __init__(self, num_clients: int, *, window: float = WINDOW, answer_timeout: float = ANSWER_TIMEOUT) -> None:
+        self._num_clients = num_clients
+        self._window = window
+        self._answer_timeout = answer_timeout
+        self._plans: dict[int, _Plan] = {}
+        self._asking: _Asking | None = None
+        self._number = 0
+        self._lost: dict[int, str] = {}
+
+    # Transitions.
+
+    def announce(self, client_id: int, deadline_in: float, reason: str, now: float) -> ToAll:
+        """Take in that a client is to be taken in `deadline_in` seconds; one that is past is now, infinity is never.
+
+        Returns:
+            What to send to all clients.
+        """
+        if deadline_in == math.inf:
+            return []
+        due = now + max(0.0, deadline_in)
+        plan = _Plan(client_id, due - self._window, due, reason)
+        known = self._plans.get(client_id)
+        if known is None or plan.due < known.due:
+            self._plans[client_id] = plan
+        return self.wake(now)
+
+    def told(self, client_id: int, message: StepTold, now: float) -> ToAll:
+        """Take in which step a client is at; one that answers an agreement that is over is not looked at."""
+        asking = self._asking
+        if asking is None or message.number != self._number:
+            return []
+        asking.steps[client_id] = message.step
+        if len(asking.steps) < self._num_clients:
+            return []
+        return self._settle(max(asking.steps.values()) + 1, self._why(asking.plan, now), now)
+
+    def lost(self, client_id: int, cause: str, now: float) -> ToAll:
+        """Take in that a client is unhealthy or gone, for good: there is no sync step from now on."""
+        self._lost.setdefault(client_id, cause)
+        return self._settle(NO_STEP, self._who_is_lost(), now) if self._asking is not None else []
+
+    def wake(self, now: float) -> ToAll:
+        """Do what falls due."""
+        asking = self._asking
+        if asking is None:
+            return self._begin(now)
+        if now < asking.deadline:
+            return []
+        silent = (client_id for client_id in range(self._num_clients) if client_id not in asking.steps)
+        why = (
+            f"clients {format_ids(silent)} did not come to a preemption point within {self._answer_timeout:g} s after "
+            f"all were asked: {self._why(asking.plan, now)}"
+        )
+        return self._settle(NO_STEP, why, now)
+
+    def deadline(self) -> float | None:
+        """Return when to wake this next."""
+        if self._asking is not None:
+            return self._asking.deadline
+        return min((plan.start for plan in self._plans.values()), default=None)
+
+    # Steps.
+
+    def _begin(self, now: float) -> ToAll:
+        """Ask all, where a notice has become due. Those that become due until all have told are met by this, too."""
+        plans = [plan for plan in self._plans.values() if plan.start <= now]
+        if not plans:
+            return []
+        self._number += 1
+        self._asking = _Asking(min(plans, key=lambda plan: plan.due), now + self._answer_timeout, {})
+        if self._lost:
+            return self._settle(NO_STEP, self._who_is_lost(), now)
+        return [StepAsked(self._number)]
+
+    def _settle(self, step: int, reason: str, now: float) -> ToAll:
+        self._plans = {client_id: plan for client_id, plan in self._plans.items() if plan.start > now}
+        self._asking = None
+        return [PointSet(self._number, step, reason)]
+
+    def _why(self, plan: _Plan, now: float) -> str:
+        left = plan.due - now
+        when = f"in {left:.1f} s" if left > 0 else "now"
+        return f"client {plan.client_id} is to be preempted {when}: {plan.reason}"
+
+    def _who_is_lost(self) -> str:
+        client_id, cause = next(iter(self._lost.items()))
+        return f"client {client_id} does not take part in it: {cause}"
+
+
+FromPoint = list[StepTold | PointAnswered]
+"""What to send to the coordinator, and what to tell the program."""
+
+
+class PreemptionPoint:
+    """A client's part. See the module's theory of operation.
+
+    Args:
+        client_id: of this client.
+        window: as in `PreemptionAgreement`.
+    """
+
+    def __init__(self, client_id: int, *, window: float = WINDOW) -> None:
+        self._client_id = client_id
+        self._window = window
+        self._step = NO_STEP
+        self._asked: int | None = None
+        self._told: int | None = None
+        self._points: dict[int, str] = {}
+        self._held: dict[int, int] = {}
+
+    # Transitions.
+
+    def reached(self, ticket: int, step: int) -> FromPoint:
+        """Take in that the program has come to `step`, 0 or above, and asks whether that is the sync step.
+
+        Returns:
+            The answer to this call, or nothing yet: then it comes from `point_set`.
+        """
+        assert step >= 0, f"step {step} of a program is below 0"
+        if self._told is not None and step > self._told:
+            self._held[ticket] = step
+            return []
+        return [*self._come_to(step), PointAnswered(ticket, step in self._points)]
+
+    def asked(self, message: StepAsked) -> FromPoint:
+        """Take in that the coordinator asks for the step; the answer waits for the program's first."""
+        self._asked, self._told = message.number, None
+        return self._tell() if self._step != NO_STEP else []
+
+    def point_set(self, message: PointSet) -> FromPoint:
+        """Take in what was agreed on."""
+        if message.number != self._asked:
+            return []
+        self._asked = self._told = None
+        if message.step != NO_STEP:
+            self._points[message.step] = message.reason
+        return self._release()
+
+    def announce(self, deadline_in: float, reason: str) -> list[PreemptionNotice]:
+        """Return the notice to send where this client is to be taken; none where a sync step is ahead anyway."""
+        is_met = deadline_in <= self._window and any(step > self._step for step in self._points)
+        return [] if is_met else [PreemptionNotice(self._client_id, deadline_in, reason)]
+
+    def cancel(self, ticket: int) -> None:
+        """Forget a call that nobody waits for any more: the program has not come to its step."""
+        self._held.pop(ticket, None)
+
+    def close(self) -> FromPoint:
+        """Answer all calls that are held back, as the coordinator says nothing any more."""
+        self._asked = self._told = None
+        return self._release()
+
+    # Facts.
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a call waits for the others."""
+        return bool(self._held)
+
+    def reason(self, step: int) -> str:
+        """Return why `step` is a sync step; an empty text where it is none."""
+        return self._points.get(step, "")
+
+    # Steps.
+
+    def _come_to(self, step: int) -> FromPoint:
+        self._step = step
+        if self._points:
+            self._points = {point: why for point, why in self._points.items() if point >= step}
+        return self._tell() if self._asked is not None and self._told is None else []
+
+    def _tell(self) -> FromPoint:
+        assert self._asked is not None
+        self._told = self._step
+        return [StepTold(self._asked, self._step)]
+
+    def _release(self) -> FromPoint:
+        """Answer the calls held back, in the order of their steps, as each passes those before it."""
+        held = sorted(self._held.items(), key=lambda call: call[1])
+        self._held.clear()
+        effects: FromPoint = []
+        for ticket, step in held:
+            effects += [*self._come_to(step), PointAnswered(ticket, step in self._points)]
+        return effects

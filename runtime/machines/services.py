@@ -1,0 +1,62 @@
+"""The coordination services of a job: who asks what, in one order, and who is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ...transport.service_messages import CancelCall, ClientIds, EnterBarrier, ListLive, ServiceReply, ServiceRequest
+from .barrier_rounds import BarrierRounds
+from .ids import pack_ids
+from .kv_store import KeyValueStore
+
+__all__ = ["Services"]
+
+Replies = list[tuple[int, ServiceReply]]
+
+
+class Services:
+    """Takes requests in one after the other, which makes every one of them atomic, and their order the only one.
+
+    A client may have several sessions, one for each event loop that it calls from.
+
+    Args:
+        num_clients: of the job.
+        kv_max_bytes: what the key-value store may hold.
+        describe: says where a client is, for the text of a time-out.
+        live: the clients that are alive.
+    """
+
+    def __init__(
+        self,
+        num_clients: int,
+        kv_max_bytes: int,
+        describe: Callable[[int], str],
+        live: Callable[[], Iterable[int]],
+    ) -> None:
+        self._live = live
+        self._store = KeyValueStore(kv_max_bytes)
+        self._barriers = BarrierRounds(num_clients, describe)
+
+    def handle(self, session: int, client_id: int, request: ServiceRequest, now: float) -> Replies:
+        """Take in one request; returns whom to answer what."""
+        if isinstance(request, EnterBarrier):
+            return self._barriers.enter(session, client_id, request, now)
+        if isinstance(request, ListLive):
+            return [(session, ClientIds(request.ticket, pack_ids(self._live())))]
+        if isinstance(request, CancelCall):
+            self._barriers.cancel(session, request.ticket, now)
+        return self._store.handle(session, request)
+
+    def close_session(self, session: int, now: float) -> Replies:
+        """Forget a session that is not used any more."""
+        self._store.close_session(session)
+        self._barriers.close_session(session, now)
+        return []
+
+    def deadline(self) -> float | None:
+        """Return when to wake this next."""
+        return self._barriers.deadline()
+
+    def wake(self, now: float) -> Replies:
+        """Do what falls due."""
+        return self._barriers.expire(now)

@@ -1,0 +1,138 @@
+"""A client's calls to the coordination services, from any event loop: each loop has a way of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+import os
+import threading
+from collections.abc import Callable, Iterable
+from typing import cast
+
+from .. import errors
+from ..errors import BarrierTimeoutError, BringupError, ConfigurationError, NotInitializedError
+from ..transport.service_messages import ClientIds, EnterBarrier, Refusal, ServiceReply, ServiceRequest
+from .drivers.service_channel import ServiceCalls, Way
+from .machines.ids import pack_ids, unpack_ids
+
+__all__ = ["ServiceClient", "barrier_request", "clients_of"]
+
+_BARRIER_NAME_BYTES_MAX = 1024
+
+
+class ServiceClient:
+    """What the faces of a client use. A call is driven by the loop that it is made on, without a hop to the runtime's.
+
+    Args:
+        make_way: the way to the services from the running loop, given where replies are to go.
+        address_of: the address of a client.
+    """
+
+    def __init__(
+        self, make_way: Callable[[Callable[[ServiceReply], None]], Way], address_of: Callable[[int], str]
+    ) -> None:
+        self._make_way = make_way
+        self._address_of = address_of
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._calls: dict[asyncio.AbstractEventLoop, ServiceCalls] = {}
+        self._error: Callable[[], BaseException] | None = None
+
+    async def call(self, make: Callable[[int], ServiceRequest]) -> ServiceReply:
+        """Make a call, given its ticket.
+
+        Raises:
+            BringupError: it was refused; or the job has failed, or is over.
+        """
+        self._check_process()
+        calls = self._calls.get(asyncio.get_running_loop()) or self.calls()
+        return self.checked(await calls.call(make))
+
+    def checked(self, reply: ServiceReply) -> ServiceReply:
+        """Return a reply.
+
+        Raises:
+            BringupError: it is a refusal.
+        """
+        if type(reply) is Refusal:
+            raise self.refused(reply)
+        return reply
+
+    def calls(self) -> ServiceCalls:
+        """Return the calls of the running loop."""
+        self._check_process()
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            calls = self._calls.get(loop)
+            if calls is None:
+                self._calls = {other: kept for other, kept in self._calls.items() if not other.is_closed()}
+                calls = self._calls[loop] = ServiceCalls(self._make_way)
+                if self._error is not None:
+                    calls.end(self._error)
+        return calls
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise NotInitializedError(
+                f"this process was forked from process {self._pid}, and has no part in its job: "
+                "start clients as processes of their own"
+            )
+
+    def refused(self, refusal: Refusal) -> BringupError:
+        """Return the exception that a refusal is."""
+        kind = getattr(errors, refusal.error)
+        if kind is BarrierTimeoutError:
+            missing = {client_id: self._address_of(client_id) for client_id in unpack_ids(refusal.missing)}
+            return BarrierTimeoutError(refusal.text, missing=missing)
+        error: BringupError = kind(refusal.text)
+        return error
+
+    def end(self, error: Callable[[], BaseException]) -> None:
+        """Let all calls on all loops raise what `error` makes, from now on. Called on any thread; idempotent."""
+        with self._lock:
+            if self._error is not None:
+                return
+            self._error = error
+            calls, self._calls = self._calls, {}
+        for loop, ended in calls.items():
+            try:
+                loop.call_soon_threadsafe(ended.end, error)
+            except RuntimeError:  # that loop is closed: nobody waits there
+                continue
+
+
+def barrier_request(
+    name: str, client_ids: Iterable[int] | None, timeout: float | None, own: int
+) -> Callable[[int], EnterBarrier]:
+    """Return what makes the request to enter a barrier, given its ticket.
+
+    Raises:
+        ConfigurationError: an argument is wrong; names it.
+    """
+    if not isinstance(name, str) or len(name.encode(errors="replace")) > _BARRIER_NAME_BYTES_MAX:
+        raise ConfigurationError(
+            f"barrier name {str(name)[:64]!r} is not a text of at most {_BARRIER_NAME_BYTES_MAX} bytes"
+        )
+    if timeout is not None and not timeout >= 0:
+        raise ConfigurationError(f"timeout={timeout!r} of barrier {name!r} is not a number of seconds, 0 or more")
+    packed: tuple[int, ...] = ()
+    if client_ids is not None:
+        ids = [_client_id(name, client_id) for client_id in client_ids]
+        if own not in ids or len(set(ids)) < len(ids):
+            raise ConfigurationError(
+                f"client_ids={ids} of barrier {name!r}: give each client once, and client {own} itself among them"
+            )
+        packed = pack_ids(ids)
+    return lambda ticket: EnterBarrier(ticket, name, packed, -1.0 if timeout is None else float(timeout))
+
+
+def _client_id(name: str, client_id: object) -> int:
+    try:
+        return operator.index(client_id)  # type: ignore[arg-type]
+    except TypeError:
+        raise ConfigurationError(f"client_ids of barrier {name!r} hold {client_id!r}, which is no client id") from None
+
+
+def clients_of(reply: ServiceReply) -> tuple[int, ...]:
+    """Return the clients that a reply lists."""
+    return tuple(unpack_ids(cast(ClientIds, reply).client_ids))

@@ -1,0 +1,200 @@
+"""The coordination services between peers, over every network: nothing is lost or doubled when links break."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from bringup.errors import PeerFailedError
+from bringup.runtime.kv import KeyValueStore
+from bringup.transport.addresses import Address
+from bringup.transport.ports import ChannelClosedError, Frame, LinkIdentity
+from bringup.transport.service_codec import encode_parts
+from bringup.transport.service_messages import GetKey, OpenChannel, Value
+
+from .peers import JobOfPeers, job_of_peers
+from .places import PLACES, MemoryPlace, Place, identity, run
+
+N = 4
+
+
+@pytest.fixture(params=PLACES)
+def place(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+def stores(job: JobOfPeers) -> list[KeyValueStore]:
+    return [KeyValueStore(job.services[i], job.peers[i].waiting) for i in range(N)]
+
+
+def break_link(place: Place, job: JobOfPeers, client_id: int) -> None:
+    """Break the link of one client to the services, where it has one."""
+    if isinstance(place, MemoryPlace):
+        place.hub.disconnect(f"host-{client_id}:9000", str(place.coordinator))
+        return
+    link = job.services[client_id].calls()._way._channel.link
+    if link is not None:
+        link._transport.abort()
+
+
+def test_all_see_what_one_has_set(place: str) -> None:
+    async def test(place: Place) -> None:
+        async with job_of_peers(place, N) as job:
+            job.start()
+            await job.ups()
+            waiting = [asyncio.create_task(store.get("a/b", timeout=10.0)) for store in stores(job)]
+            await stores(job)[1].set("///a//b/", b"it")
+            assert await asyncio.gather(*waiting) == [b"it"] * N
+            assert await stores(job)[3].list("a") == {"a/b": b"it"}
+            numbers = await asyncio.gather(*(store.increment("n") for store in stores(job) for _ in range(10)))
+            assert sorted(numbers) == list(range(1, 10 * N + 1))
+
+    run(place, test)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_increment_counts_once_whenever_links_break(place: str, seed: int) -> None:
+    async def test(place: Place) -> None:
+        rng = random.Random(seed)
+        async with job_of_peers(place, N) as job:
+            job.start()
+            await job.ups()
+            total = 0
+            for _ in range(30):
+                calls = [asyncio.create_task(store.increment("n")) for store in stores(job) for _ in range(8)]
+                for _ in range(rng.randint(0, 12)):
+                    await asyncio.sleep(0)
+                break_link(place, job, rng.randint(1, N - 1))
+                numbers = await asyncio.gather(*calls)
+                assert sorted(numbers) == list(range(total + 1, total + len(calls) + 1))
+                total += len(calls)
+
+    run(place, test)
+
+
+def test_barriers_and_watches_outlive_links(place: str) -> None:
+    async def test(place: Place) -> None:
+        async with job_of_peers(place, N) as job:
+            job.start()
+            await job.ups()
+            seen: list[tuple[str, bytes | None]] = []
+            told = asyncio.Event()
+
+            async def watch() -> None:
+                async for change in stores(job)[2].watch("w"):
+                    seen.append((change.key, change.value))
+                    if len(seen) == 20:
+                        told.set()
+
+            watching = asyncio.create_task(watch())
+            for number in range(20):
+                meeting = asyncio.create_task(job.barrier(0, 1, 2))
+                break_link(place, job, 2)
+                await stores(job)[1].set(f"w/{number}", str(number))
+                await job.barrier(3)
+                await meeting
+            await told.wait()
+            watching.cancel()
+            await asyncio.wait([watching])
+            assert seen == [(f"w/{number}", str(number).encode()) for number in range(20)]
+
+    run(place, test)
+
+
+def test_a_call_that_is_cancelled_has_no_part_in_its_barrier(place: str) -> None:
+    async def test(place: Place) -> None:
+        async with job_of_peers(place, N) as job:
+            job.start()
+            await job.ups()
+            others = asyncio.create_task(job.barrier(0, 1, 2))
+            cancelled = asyncio.create_task(job.barrier(3, name="other"))
+            await asyncio.sleep(0)
+            cancelled.cancel()
+            await asyncio.wait([cancelled])
+            await job.barrier(3)
+            await others
+            await job.barrier(name="other")
+
+    run(place, test)
+
+
+def test_calls_raise_what_ended_the_job(place: str) -> None:
+    async def test(place: Place) -> None:
+        async with job_of_peers(place, N) as job:
+            job.start()
+            await job.ups()
+            waiting = [asyncio.create_task(store.get("never")) for store in stores(job)[:3]]
+            await asyncio.sleep(0)
+            job.peers[3].abort(ValueError("a bug"))
+            for error in await asyncio.gather(*waiting, return_exceptions=True):
+                assert isinstance(error, PeerFailedError)
+                assert error.client_id == 3
+
+    run(place, test)
+
+
+class Stranger:
+    """Takes what comes, and notes that the link has ended."""
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+        self.ended = asyncio.Event()
+
+    def received(self, frame: Frame) -> None:
+        self.frames.append(bytes(frame))
+
+    def lost(self, reason: str) -> None:
+        self.ended.set()
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [b"\x00\x00\x00\x01\xff"],
+        encode_parts(GetKey(1, "a", wait=False)),
+        [*encode_parts(OpenChannel(1, 0)), *encode_parts(Value(1, b"")), *encode_parts(GetKey(1, "a", wait=False))],
+        encode_parts(OpenChannel(1, 7)),
+    ],
+)
+def test_a_client_that_breaks_the_protocol_loses_its_link_alone(place: str, frames: list[bytes]) -> None:
+    async def test(place: Place) -> None:
+        async with job_of_peers(place, N) as job:
+            job.start()
+            ups = await job.ups()
+            stranger = Stranger()
+            own, host = (identity(i, job_id=ups[0].job_id, epoch=ups[0].epoch) for i in (1, 0))
+            address = Address.parse(ups[0].members[0].link_address)
+            link = await place.peer(1).connect_services(address, own, host, stranger)
+            for frame in frames:
+                link.send([frame])
+            await stranger.ended.wait()
+            await stores(job)[1].set("a", b"")
+
+    run(place, test)
+
+
+@pytest.mark.parametrize("wrong", ["job", "host", "client"])
+def test_who_is_not_of_the_job_gets_no_services(place: str, wrong: str) -> None:
+    async def test(place: Place) -> None:
+        async with job_of_peers(place, N) as job:
+            job.start()
+            ups = await job.ups()
+            job_id = "f" * 32 if wrong == "job" else ups[0].job_id
+            own = LinkIdentity(job_id, 1, 1, 99 if wrong == "client" else 1001)
+            host = LinkIdentity(job_id, 1, 0, 99 if wrong == "host" else 1000)
+            address = Address.parse(ups[0].members[0].link_address)
+            stranger = Stranger()
+            connecting = place.peer(1).connect_services(address, own, host, stranger)
+            if wrong != "client":
+                with pytest.raises(ChannelClosedError, match="refused services to client 1"):
+                    await connecting
+                return
+            link = await connecting
+            link.send(encode_parts(OpenChannel(1, 0)))
+            await stranger.ended.wait()
+            assert stranger.frames == []
+
+    run(place, test)
