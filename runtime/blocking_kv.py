@@ -18,7 +18,7 @@ class SyncKeyValueStore:
 
     Args:
         store: the store.
-        run: runs to its end a coroutine, given what makes it.
+        run: runs the coroutine that a function makes to its end.
     """
 
     def __init__(self, store: KeyValueStore, run: Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]) -> None:
@@ -60,9 +60,7 @@ class SyncKeyValueStore:
 
     def watch(self, prefix: str) -> Iterator[KeyChange]:
         """See `KeyValueStore.watch`."""
+        # Where the caller stops early, the runtime's loop closes what it made: nobody waits for that.
         changes = self._store.watch(prefix)
-        try:
-            while (change := self._run(lambda: anext(changes, _END))) is not _END:
-                yield change
-        finally:
-            self._run(lambda: changes.aclose())
+        while (change := self._run(lambda: anext(changes, _END))) is not _END:
+            yield change

@@ -132,7 +132,7 @@ class TcpLinkListener:
 
     def _begin_services(self, link: TcpLink, sender: LinkIdentity) -> None:
         assert self._welcome is not None
-        service = TcpServiceLink()
+        service = TcpServiceLink(is_server=True)
         if len(self._services) >= self._services_to_sift:
             self._services = [other for other in self._services if not other.is_closed]
             self._services_to_sift = 2 * len(self._services) + _STRANGERS_MAX
@@ -194,7 +194,7 @@ async def connect_services(
     except OSError as error:
         raise ChannelClosedError(f"{address} cannot be reached: {describe(error)}") from None
     if reply.status is Status.ACCEPTED:
-        service = TcpServiceLink()
+        service = TcpServiceLink(is_server=False)
         service.begin(link, receiver)
         return service
     link.close()

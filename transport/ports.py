@@ -130,7 +130,8 @@ class ServiceReceiver(Protocol):
 class ServiceLink(Protocol):
     """An ordered, reliable stream of frames (`service_codec`), while it lasts; to be used on the loop it was made on.
 
-    Where the other side does not read, nothing more is taken in from it either.
+    The side that serves takes nothing more in from another that does not read. The other side always reads: if both
+    waited, they could wait for each other.
     """
 
     def send(self, parts: list[bytes]) -> None:

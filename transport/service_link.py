@@ -17,11 +17,15 @@ _UNSENT_BYTES_MAX = 4 * 1024 * 1024
 class TcpServiceLink(asyncio.Protocol):
     """A `ServiceLink` on the connection of a link that has been accepted.
 
+    Args:
+        is_server: whether this is the side that serves, which see `ServiceLink`.
+
     Attributes:
         is_closed: whether it has ended.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_server: bool) -> None:
+        self._is_server = is_server
         self._receiver: ServiceReceiver | None = None
         self._transport: asyncio.Transport | None = None
         self._deframer = Deframer()
@@ -80,14 +84,14 @@ class TcpServiceLink(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Called by the loop."""
         self._is_congested = True
-        if self._transport is not None:
+        if self._is_server and self._transport is not None:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """Called by the loop."""
         self._is_congested = False
         self._release()
-        if self._transport is not None and not self.is_closed:
+        if self._is_server and self._transport is not None and not self.is_closed:
             self._transport.resume_reading()
 
     def eof_received(self) -> bool:

@@ -114,8 +114,9 @@ class ServiceCalls:
         if self._error is not None:
             raise self._error()
         ticket = next(self._tickets)
-        self._way.send(make(ticket))
+        # Before it is sent: services on this very loop answer at once.
         feed = self._listening[ticket] = Feed()
+        self._way.send(make(ticket))
         return ticket, feed
 
     def post(self, request: ServiceRequest) -> None:

@@ -85,7 +85,7 @@ def test_a_program_is_ended_in_three_ways(harm: str, status: int, tmp_path: Path
 
 def test_nothing_outlives_the_job(tmp_path: Path) -> None:
     """Neither what is stopped, nor what a client has started."""
-    starts = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', {LISTENS!r}]).pid, flush=True)"
+    starts = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', {LISTENS!r}], stdout=-3).pid)"
     with LocalJob(2, command=python(f"{starts}; {LISTENS}"), cwd=tmp_path) as job:
         job.start()
         pids = [client.process.pid for client in job.clients.values()]
