@@ -104,23 +104,26 @@ class Dialler:
         assert session is not None
         assert network is not None
         address = Address.parse(self._config.coordinator_address)
+        is_cut = False
         while True:
             try:
                 connection, _ = await network.connect_coordinator(address, self._on_dial_report, expected=True)
             except ChannelClosedError as error:
-                return await self._put(ev.CoordinatorGone(tag, str(error)))
+                return await self._put(ev.CoordinatorGone(tag, str(error), is_cut))
             try:
-                turn = await session.take_over()
+                turn, is_cut = await session.take_over(), True
                 answer = await self._ask_to_resume(session, connection)
                 if isinstance(answer, Refused):
-                    return await self._put(ev.CoordinatorGone(tag, f"{address} does not know this session"))
+                    return await self._put(ev.CoordinatorGone(tag, f"{address} does not know this session", is_cut))
                 if isinstance(answer, Resumed):
                     session.rewind(answer.received)
                     await self._put(ev.Reconnected(tag))
                     self._carrier, self._redial = asyncio.current_task(), None
                     return await self._carry(session, connection, turn)
             except ValueError as error:
-                return await self._put(ev.CoordinatorGone(tag, f"it does not know this session any more: {error}"))
+                return await self._put(
+                    ev.CoordinatorGone(tag, f"it does not know this session any more: {error}", is_cut)
+                )
             finally:
                 await connection.close()
             await asyncio.sleep(_REDIAL_DELAY)

@@ -115,10 +115,14 @@ class Reconnected:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorGone:
-    """There is proof that the coordinator's process has ended: its port refuses, or another answers there."""
+    """There is proof that the coordinator's process has ended: its port refuses, or another answers there.
+
+    `is_cut` tells that no connection carries the session any more; then it counts whatever has been heard meanwhile.
+    """
 
     tag: Tag
     reason: str
+    is_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)

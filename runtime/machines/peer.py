@@ -136,7 +136,7 @@ class PeerMachine:
                 self._lost, self._heard_at = "", now
                 self._reconnects += 1
                 return self._heartbeat(now)
-            case ev.CoordinatorGone(tag, reason) if self._is_current(ev.Reconnect, tag):
+            case ev.CoordinatorGone(tag, reason, is_cut) if self._is_current(ev.Reconnect, tag) or is_cut:
                 cause = f"process died ({reason}{'; ' if self._lost else ''}{self._lost})"
                 return self._close(self._knowledge.coordinator_lost(self.phase, cause))
             case ev.BackendStarted(tag, devices) if self._is_current(ev.StartBackend, tag):

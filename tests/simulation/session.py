@@ -118,6 +118,11 @@ class Session:
         """Whether both sides use the same connection."""
         return self._client_carrier is not None and self._client_carrier is self._host_carrier
 
+    @property
+    def is_carried_at_client(self) -> bool:
+        """Whether the client uses a connection."""
+        return self._client_carrier is not None
+
     # The client's side.
 
     def send_up(self, message: ClientMessage) -> None:

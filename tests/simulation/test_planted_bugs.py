@@ -114,17 +114,17 @@ def lose_patience(patch: pytest.MonkeyPatch) -> None:
 
 
 PLANTED: dict[Planting, int] = {
-    drop_the_goodbye: 60,
-    push_the_verdict_to_all_but_one: 30,
-    forget_the_own_lag: 300,
-    count_one_report_twice: 10,
-    take_an_answer_for_death: 30,
+    drop_the_goodbye: 30,
+    push_the_verdict_to_all_but_one: 10,
+    forget_the_own_lag: 60,
+    count_one_report_twice: 20,
+    take_an_answer_for_death: 60,
     take_silence_for_death: 60,
     let_the_first_leave: 10,
-    lose_what_was_on_its_way: 120,
-    take_in_a_twin: 60,
-    believe_any_table: 300,
-    lose_patience: 60,
+    lose_what_was_on_its_way: 150,
+    take_in_a_twin: 30,
+    believe_any_table: 150,
+    lose_patience: 30,
 }
 """Each bug with the number of seeds within which it is found."""
 

@@ -192,7 +192,8 @@ class Wire:
     def _give_up(self, client: Process, tag: ev.Tag, turn: int, reason: str) -> None:
         if client.redials == turn:
             client.redials += 1
-            client.tell_peer(ev.CoordinatorGone(tag, reason))
+            is_cut = client.session is not None and not client.session.is_carried_at_client
+            client.tell_peer(ev.CoordinatorGone(tag, reason, is_cut))
 
     # A suspect is asked.
 

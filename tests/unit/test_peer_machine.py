@@ -340,6 +340,8 @@ def test_a_dial_that_is_refused_is_no_proof_once_the_coordinator_was_heard_again
     script.hear(HeartbeatAck(2, (), (), ()), 6.1)
     assert script.take(ev.CoordinatorGone(effect.tag, "refused"), 6.2) == []
     assert script.machine.phase is Phase.READY
+    cut = ev.CoordinatorGone(effect.tag, "refused", is_cut=True)
+    assert isinstance(failure(script.take(cut, 6.3)), CoordinatorLostError)
 
 
 def test_the_client_that_hosts_the_coordinator_does_not_dial_itself() -> None:
