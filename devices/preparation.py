@@ -27,7 +27,7 @@ def prepare_backend(device_type: str | None, config: BackendConfig, *, isolate: 
         ConfigurationError: a setting of a built-in backend is wrong.
     """
     if isolate:
-        from .isolation import IsolatedBackend
+        from .isolation.backend import IsolatedBackend
 
         return IsolatedBackend(device_type, config)
     if device_type is not None and is_built_in(device_type):

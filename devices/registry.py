@@ -19,11 +19,11 @@ ENTRY_POINT_GROUP = "bringup.backends"
 
 # Type -> module of this package, class. Imported only when asked for: a backend may need a heavy library.
 _BUILT_IN = {
-    "CPU": ("cpu", "CpuBackend"),
-    "GPU": ("gpu", "GpuBackend"),
-    "JAX": ("jax_backend", "JaxBackend"),
-    "SIM": ("sim", "SimBackend"),
-    "TPU": ("tpu", "TpuBackend"),
+    "CPU": ("cpu.backend", "CpuBackend"),
+    "GPU": ("gpu.backend", "GpuBackend"),
+    "JAX": ("jax.backend", "JaxBackend"),
+    "SIM": ("sim.backend", "SimBackend"),
+    "TPU": ("tpu.backend", "TpuBackend"),
 }
 
 # Names of the field that stay reserved for what they say, whether or not a backend is installed.

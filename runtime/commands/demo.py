@@ -14,7 +14,7 @@ import click
 from rich.console import Console
 from rich.status import Status
 
-from ...devices.sim import SimBackend
+from ...devices.sim.backend import SimBackend
 from ...errors import ConfigurationError
 from ..machines.ids import format_ids
 from .demo_agreement import disagreements

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from bringup.devices.base import BackendConfig
-from bringup.devices.sim import SimBackend
+from bringup.devices.sim.backend import SimBackend
 from bringup.devices.thread import BackendThread
 from bringup.errors import NotInitializedError
 from bringup.runtime.client import fresh

@@ -20,7 +20,7 @@ LIBRARIES = {"nvml.c": "libnvidia-ml.so.1", "cuda.c": "libcuda.so.1"}
 _SESSION = """
 import json, logging, sys
 from bringup.devices.base import BackendConfig
-from bringup.devices.gpu import GpuBackend
+from bringup.devices.gpu.backend import GpuBackend
 from bringup.errors import BringupError
 
 logging.basicConfig(stream=sys.stderr, level=logging.WARNING)

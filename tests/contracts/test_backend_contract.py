@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import pytest
 
 from bringup.devices.base import BackendConfig, CoreLocation, DeviceBackend, Discovery, Health, LocalDevice
-from bringup.devices.isolation import IsolatedBackend
+from bringup.devices.isolation.backend import IsolatedBackend
 from bringup.devices.registry import create_backend
 from bringup.errors import BringupError, ConfigurationError
 

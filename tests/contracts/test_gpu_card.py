@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from bringup.devices.base import BackendConfig
-from bringup.devices.gpu import GpuBackend
+from bringup.devices.gpu.backend import GpuBackend
 from bringup.devices.registry import preferred_device_type
 from bringup.errors import DeviceNotFoundError
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from bringup.devices.base import BackendConfig, Discovery, Health, LocalDevice
-from bringup.devices.isolation import IsolatedBackend
-from bringup.devices.sim import SimBackend
+from bringup.devices.isolation.backend import IsolatedBackend
+from bringup.devices.sim.backend import SimBackend
 from bringup.devices.thread import BackendThread
 from bringup.errors import (
     BringupError,
@@ -181,7 +181,7 @@ def test_a_crash_is_named_and_takes_nobody_along(name: str) -> None:
     assert caught.value.client_id == 1
     assert caught.value.cause == f"the backend's process was killed by SIG{name} during start"
     # Python says where it was, unless it is killed without a word.
-    assert ("sim.py" in message) is (name != "KILL")
+    assert ("sim/backend.py" in message) is (name != "KILL")
     assert backend.check_health() == Health(ok=False, detail=message, permanent=True)
     backend.stop()
 
@@ -392,7 +392,7 @@ def test_descriptors_do_not_stay() -> None:
 PARENT = """
     import os, signal, sys, threading
     from bringup.devices.base import BackendConfig
-    from bringup.devices.isolation import IsolatedBackend
+    from bringup.devices.isolation.backend import IsolatedBackend
 
     backend = IsolatedBackend("SIM", BackendConfig(environment={{"BRINGUP_SIM_FAULT": "0:{fault}"}}))
     backend.open()
@@ -425,7 +425,7 @@ def test_it_dies_with_its_client(fault: str, end: str) -> None:
 FORKING = """
     import os, sys
     from bringup.devices.base import BackendConfig
-    from bringup.devices.isolation import IsolatedBackend
+    from bringup.devices.isolation.backend import IsolatedBackend
 
     backend = IsolatedBackend("SIM", BackendConfig())
     backend.start()

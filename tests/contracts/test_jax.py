@@ -19,7 +19,7 @@ EIGHT = "--xla_force_host_platform_device_count=8"
 
 PREAMBLE = """
     from bringup.devices.base import BackendConfig
-    from bringup.devices.jax_backend import JaxBackend
+    from bringup.devices.jax.backend import JaxBackend
     from bringup.errors import BringupError
 
     def start(environment={}, **config):
@@ -99,7 +99,7 @@ def test_a_platform_that_is_not_there_is_named(platforms: str, said: str) -> Non
 
 def test_a_device_that_computes_something_wrong_is_named() -> None:
     code = """
-        import bringup.devices.jax_check as check
+        import bringup.devices.jax.check as check
         made = check.JaxCheck.__init__
 
         def make(self, jax, devices):
@@ -117,7 +117,7 @@ def test_a_device_that_computes_something_wrong_is_named() -> None:
 
 def test_a_busy_device_is_waited_for_by_the_next_check() -> None:
     code = """
-        import bringup.devices.jax_check as check
+        import bringup.devices.jax.check as check
 
         backend, devices = start()
         asked = []

@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from bringup.devices.sim_slice import SimSlice, default_shape
+from bringup.devices.sim.slice import SimSlice, default_shape
 from bringup.errors import (
     BarrierTimeoutError,
     ConfigurationError,

@@ -37,7 +37,7 @@ HOST = """
 LOOK = """
     import os
     from bringup.devices.base import BackendConfig
-    from bringup.devices.isolation import IsolatedBackend
+    from bringup.devices.isolation.backend import IsolatedBackend
     from bringup.devices.registry import create_backend
     from bringup.errors import DeviceError
 

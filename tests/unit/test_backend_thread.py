@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from bringup.devices.base import BackendConfig, Discovery, Health, LocalDevice
-from bringup.devices.sim import SimBackend
+from bringup.devices.sim.backend import SimBackend
 from bringup.devices.thread import BackendThread
 from bringup.errors import (
     ConfigurationError,
@@ -807,7 +807,7 @@ def test_a_hung_thread_does_not_hold_up_the_end_of_the_process() -> None:
     code = """
         import asyncio
         from bringup.devices.base import BackendConfig
-        from bringup.devices.sim import SimBackend
+        from bringup.devices.sim.backend import SimBackend
         from bringup.devices.thread import BackendThread
         from bringup.errors import DeviceTimeoutError
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from bringup.devices import cpu
 from bringup.devices.base import BackendConfig, CoreLocation, Health, LocalDevice
-from bringup.devices.cpu import CpuBackend
-from bringup.devices.cpu_layout import CpuLayout, NumaNode, format_cpus, parse_cpus, read_layout
-from bringup.devices.cpu_memory import MemoryLimit, find_memory_limit, format_bytes, memory_total, read_memory_errors
-from bringup.devices.cpu_quota import CpuQuota, find_cpu_quota
+from bringup.devices.cpu import backend as cpu
+from bringup.devices.cpu.backend import CpuBackend
+from bringup.devices.cpu.layout import CpuLayout, NumaNode, format_cpus, parse_cpus, read_layout
+from bringup.devices.cpu.memory import MemoryLimit, find_memory_limit, format_bytes, memory_total, read_memory_errors
+from bringup.devices.cpu.quota import CpuQuota, find_cpu_quota
 from bringup.errors import ConfigurationError, DeviceNotFoundError
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from bringup.devices.base import BackendConfig
-from bringup.devices.gpu import GpuBackend
-from bringup.devices.gpu_cuda import open_cuda
-from bringup.devices.gpu_presence import find_gpu_traces, numa_node_of
+from bringup.devices.gpu.backend import GpuBackend
+from bringup.devices.gpu.cuda import open_cuda
+from bringup.devices.gpu.presence import find_gpu_traces, numa_node_of
 from bringup.devices.registry import create_backend, preferred_device_type
 from bringup.errors import ConfigurationError, DeviceInitializationError, DeviceNotFoundError
 
@@ -153,7 +153,7 @@ def test_it_is_built_in() -> None:
 @pytest.mark.usefixtures("no_pynvml")
 def test_without_gpu_another_type_is_preferred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = host(tmp_path)
-    monkeypatch.setattr("bringup.devices.gpu.find_gpu_traces", lambda _: find_gpu_traces(root))
+    monkeypatch.setattr("bringup.devices.gpu.backend.find_gpu_traces", lambda _: find_gpu_traces(root))
     assert preferred_device_type(BackendConfig()) in ("CPU", "TPU")
     (root / "dev/nvidia0").touch()
     assert preferred_device_type(BackendConfig()) in ("GPU", "TPU")

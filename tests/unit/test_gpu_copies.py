@@ -7,12 +7,12 @@ from typing import cast
 
 import pytest
 
-from bringup.devices import gpu_copies
-from bringup.devices.gpu_copies import GpuCopies
-from bringup.devices.gpu_cuda import CudaCallError, CudaDevice
-from bringup.devices.gpu_inventory import Gpu
-from bringup.devices.gpu_verdict import Verdict
-from bringup.devices.gpu_visible import VisibleGpu
+from bringup.devices.gpu import copies as gpu_copies
+from bringup.devices.gpu.copies import GpuCopies
+from bringup.devices.gpu.cuda import CudaCallError, CudaDevice
+from bringup.devices.gpu.inventory import Gpu
+from bringup.devices.gpu.verdict import Verdict
+from bringup.devices.gpu.visible import VisibleGpu
 
 
 class Device:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from bringup.devices.gpu_inventory import Gpu, MigDevice
-from bringup.devices.gpu_location import locate_gpus
+from bringup.devices.gpu.inventory import Gpu, MigDevice
+from bringup.devices.gpu.location import locate_gpus
 
 
 def gpu(

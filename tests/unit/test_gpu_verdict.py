@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from bringup.devices.base import Health
-from bringup.devices.gpu_verdict import GpuReading, Verdict, health_of, judge
-from bringup.devices.gpu_xids import Severity, explain_xid
+from bringup.devices.gpu.verdict import GpuReading, Verdict, health_of, judge
+from bringup.devices.gpu.xids import Severity, explain_xid
 
 WELL = GpuReading(
     temperature=40,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bringup.devices.gpu_inventory import Gpu, MigDevice
-from bringup.devices.gpu_visible import visible_gpus
+from bringup.devices.gpu.inventory import Gpu, MigDevice
+from bringup.devices.gpu.visible import visible_gpus
 
 GPUS = [
     Gpu(index, f"GPU-{start}0000-0000-0000-0000-00000000000{index}", "H100", f"0000:{index}0:00.0")

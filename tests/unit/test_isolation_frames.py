@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bringup.devices.base import BackendConfig, CoreLocation, Discovery, Health, LocalDevice
-from bringup.devices.isolation_frames import (
+from bringup.devices.isolation.frames import (
     FRAME_BYTES_MAX,
     HEADER_BYTES,
     MalformedFrameError,

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from bringup.devices.base import BackendConfig, CoreLocation, Health, LocalDevice
-from bringup.devices.jax_backend import JaxBackend
-from bringup.devices.jax_check import CheckResult, health_by
-from bringup.devices.jax_devices import describe_devices, local_devices_of, refuse_megacore
+from bringup.devices.jax.backend import JaxBackend
+from bringup.devices.jax.check import CheckResult, health_by
+from bringup.devices.jax.devices import describe_devices, local_devices_of, refuse_megacore
 from bringup.devices.waiting import wait_until
 from bringup.errors import ConfigurationError, DeviceNotFoundError
 
@@ -112,7 +112,7 @@ def test_waiting_ends_in_time_or_when_it_is_interrupted() -> None:
 
 
 def test_without_jax_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bringup.devices.jax_backend._is_installed", lambda: False)
+    monkeypatch.setattr("bringup.devices.jax.backend._is_installed", lambda: False)
     backend = JaxBackend(BackendConfig(client_id=1, num_clients=2))
     discovery = backend.discover()
     assert (discovery.present, discovery.detail) == (False, "jax is not installed (pip install 'bringup[jax]')")

@@ -10,9 +10,9 @@ import pytest
 
 from bringup.devices.base import BackendConfig, Health, Interruptible, Openable
 from bringup.devices.deferred import DeferredBackend
-from bringup.devices.isolation import IsolatedBackend
+from bringup.devices.isolation.backend import IsolatedBackend
 from bringup.devices.preparation import prepare_backend
-from bringup.devices.sim import SimBackend
+from bringup.devices.sim.backend import SimBackend
 from bringup.errors import ConfigurationError, DeviceInitializationError, DeviceNotFoundError
 
 
@@ -41,7 +41,7 @@ def test_a_foreign_backend_is_imported_later(tmp_path: Path, monkeypatch: pytest
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: late\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[bringup.backends]\nLATE = late_module:make\n")
     source = """
-        from bringup.devices.sim import SimBackend
+        from bringup.devices.sim.backend import SimBackend
 
         class Late(SimBackend):
             device_type = "LATE"

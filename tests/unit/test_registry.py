@@ -12,9 +12,9 @@ import pytest
 
 from bringup.devices import registry
 from bringup.devices.base import BackendConfig, Discovery
-from bringup.devices.cpu import CpuBackend
+from bringup.devices.cpu.backend import CpuBackend
 from bringup.devices.registry import create_backend, is_built_in
-from bringup.devices.sim import SimBackend
+from bringup.devices.sim.backend import SimBackend
 from bringup.errors import ConfigurationError, DeviceInitializationError, DeviceNotFoundError
 
 BACKEND = """
@@ -87,7 +87,7 @@ def test_built_in_types_need_no_other_backend_and_no_entry_points() -> None:
         from bringup.devices.base import BackendConfig
         from bringup.devices.registry import create_backend
         create_backend("SIM", BackendConfig())
-        loaded = {"bringup.devices.cpu", "importlib.metadata", "numpy", "asyncio"} & set(sys.modules)
+        loaded = {"bringup.devices.cpu.backend", "importlib.metadata", "numpy", "asyncio"} & set(sys.modules)
         assert not loaded, loaded
     """
     # -P: the current directory may be the package's own, whose modules must not shadow others.

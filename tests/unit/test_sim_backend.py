@@ -11,9 +11,9 @@ import time
 
 import pytest
 
-from bringup.devices import sim
 from bringup.devices.base import BackendConfig, Health, LocalDevice
-from bringup.devices.sim import SimBackend
+from bringup.devices.sim import backend as sim
+from bringup.devices.sim.backend import SimBackend
 from bringup.errors import ConfigurationError, DeviceInitializationError, DeviceNotFoundError
 
 
@@ -167,7 +167,7 @@ def test_fault_stuck_hangs_from_its_time_on(monkeypatch: pytest.MonkeyPatch) -> 
 def test_fault_crash_ends_the_process(fault: str, number: int) -> None:
     code = f"""
         from bringup.devices.base import BackendConfig
-        from bringup.devices.sim import SimBackend
+        from bringup.devices.sim.backend import SimBackend
         SimBackend(BackendConfig(environment={{"BRINGUP_SIM_FAULT": "0:{fault}"}})).start()
     """
     done = subprocess.run([sys.executable, "-P", "-c", textwrap.dedent(code)], timeout=60, check=False)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bringup.devices.base import BackendConfig, CoreLocation
-from bringup.devices.sim_faults import SimFaults, SimSettings
-from bringup.devices.sim_slice import SimSlice, SliceShape, default_shape
+from bringup.devices.sim.faults import SimFaults, SimSettings
+from bringup.devices.sim.slice import SimSlice, SliceShape, default_shape
 from bringup.errors import ConfigurationError
 
 # First chip of each host, as libtpu describes real slices.

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from bringup.devices.base import BackendConfig, CoreLocation, Health, LocalDevice
-from bringup.devices.jax_check import CheckResult
-from bringup.devices.tpu import TpuBackend
-from bringup.devices.tpu_slices import SliceCore, TpuSlice
+from bringup.devices.jax.check import CheckResult
+from bringup.devices.tpu.backend import TpuBackend
+from bringup.devices.tpu.slices import SliceCore, TpuSlice
 from bringup.errors import ConfigurationError, DeviceError, DeviceInitializationError, DeviceNotFoundError
 
 WRAPPED = "Unable to initialize backend 'tpu': {} (set JAX_PLATFORMS='' to automatically choose an available backend)"

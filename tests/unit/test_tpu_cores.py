@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from bringup.devices.base import CoreLocation
-from bringup.devices.sim_slice import SimSlice, SliceShape
-from bringup.devices.tpu_cores import JobCore, core_of, cores_of_job, join_chips
-from bringup.devices.tpu_environment import TpuEnvironment
-from bringup.devices.tpu_slices import SliceCore, TpuSlice
+from bringup.devices.sim.slice import SimSlice, SliceShape
+from bringup.devices.tpu.cores import JobCore, core_of, cores_of_job, join_chips
+from bringup.devices.tpu.environment import TpuEnvironment
+from bringup.devices.tpu.slices import SliceCore, TpuSlice
 from bringup.errors import ConfigurationError, DeviceInitializationError
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "tpu_slices.json").read_text())["slices"]

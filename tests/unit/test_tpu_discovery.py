@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bringup.devices.tpu_chips import TpuFindings
-from bringup.devices.tpu_discovery import find_tpus, is_off_the_bus
+from bringup.devices.tpu.chips import TpuFindings
+from bringup.devices.tpu.discovery import find_tpus, is_off_the_bus
 
 V5E = ("0x0063", "0x00a1")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bringup.devices.tpu_environment import TpuEnvironment, told
+from bringup.devices.tpu.environment import TpuEnvironment, told
 
 V5E = {
     "TPU_ACCELERATOR_TYPE": "v5litepod-16",

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from bringup.devices.base import BackendConfig, CoreLocation
-from bringup.devices.sim import SimBackend
-from bringup.devices.sim_slice import SimSlice, SliceShape
-from bringup.devices.tpu_slices import TpuSlice
+from bringup.devices.sim.backend import SimBackend
+from bringup.devices.sim.slice import SimSlice, SliceShape
+from bringup.devices.tpu.slices import TpuSlice
 from bringup.errors import ConfigurationError
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "tpu_slices.json").read_text())

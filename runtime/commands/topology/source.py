@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ....devices.sim_slice import SimSlice, SliceShape
-from ....devices.tpu_slices import TpuSlice
+from ....devices.sim.slice import SimSlice, SliceShape
+from ....devices.tpu.slices import TpuSlice
 from ....errors import ConfigurationError, TopologyError
 from ...topology.topology import Topology
 

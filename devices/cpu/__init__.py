@@ -1,0 +1,1 @@
+"""Processors of the machine: what this process may use of them, where they are, and whether their memory holds."""

@@ -1,0 +1,236 @@
+"""The `GPU` backend: NVIDIA GPUs, found through their management library and brought up through CUDA."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...errors import ConfigurationError, DeviceError, DeviceInitializationError, DeviceNotFoundError
+from ..base import BackendConfig, Discovery, Health, LocalDevice
+from ..selection import select_local_devices
+from .copies import GpuCopies
+from .cuda import Cuda, CudaCallError, CudaDevice, open_cuda
+from .inventory import Gpu, Inventory, read_inventory
+from .location import locate_gpus
+from .nvml import Nvml, NvmlCallError, open_nvml
+from .presence import find_gpu_traces
+from .readings import GpuWatch
+from .verdict import GpuReading, Verdict, health_of, judge
+from .visible import Visible, VisibleGpu, visible_gpus
+
+__all__ = ["GpuBackend"]
+
+# Seconds that GPUs have for a checked copy: at start nothing of ours runs on them, later the user's programs do.
+_START_TIMEOUT = 30.0
+_CHECK_TIMEOUT = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+class GpuBackend:
+    """The NVIDIA GPUs that CUDA shows this process, in CUDA's order, each with its primary context.
+
+    `discover` and the health of GPUs need the package `nvidia-ml-py`, `start` needs `cuda-bindings` as well: the extra
+    `gpu`. `CUDA_VISIBLE_DEVICES` chooses and orders GPUs as it does for every program with CUDA; `local_device_ids`
+    chooses among those. A GPU in MIG mode is the MIG device that CUDA makes of it.
+
+    Devices have no core id of their own: the merge gives each its position in the job. In their location x runs along
+    the NVLinks of a group of GPUs, y counts the groups, and z is the client. Only the devices that the client brings to
+    the job are counted, so that a job with as many on each client has no holes.
+
+    Args:
+        config: `client_id`, `local_device_ids`, `num_logical_cpu_devices` and `environment` matter here.
+        root: the directory that holds `dev`, `proc` and `sys`.
+    """
+
+    device_type = "GPU"
+    simulated = False
+
+    def __init__(self, config: BackendConfig, *, root: Path = Path("/")) -> None:
+        self._config = config
+        self._root = root
+        self._nvml: Nvml | None = None
+        self._watch: GpuWatch | None = None
+        self._first: dict[Gpu, GpuReading] = {}
+        self._copies = GpuCopies()
+        self._noticed: frozenset[tuple[str, str]] = frozenset()
+
+    def discover(self) -> Discovery:
+        """Ask the driver what GPUs there are, and which of them CUDA shows this process.
+
+        GPUs that are there and cannot be used count as present, so that nobody gets another type of device by accident:
+        `start` says what is wrong.
+        """
+        try:
+            nvml = self._open_nvml()
+        except DeviceError as error:
+            return Discovery(present=isinstance(error, DeviceInitializationError), detail=error.cause)
+        try:
+            inventory, visible = self._look(nvml)
+        except NvmlCallError as error:
+            return Discovery(present=True, detail=f"the NVIDIA driver does not say what GPUs there are: {error}")
+        finally:
+            nvml.close()
+        return Discovery(present=bool(visible.gpus), detail=_described(inventory, visible))
+
+    def start(self) -> Sequence[LocalDevice]:
+        """Make a context on each GPU, and check a copy in it.
+
+        Raises:
+            ConfigurationError: `local_device_ids` or `num_logical_cpu_devices` do not fit.
+            DeviceInitializationError: the driver, a package or a GPU fails.
+            DeviceNotFoundError: there is no GPU, or CUDA shows this process none.
+        """
+        self._nvml = self._open_nvml()
+        try:
+            chosen = self._start(self._nvml)
+        except (CudaCallError, NvmlCallError) as error:
+            raise self._failure(
+                "the NVIDIA driver failed", str(error), "Check nvidia-smi, and the kernel log."
+            ) from error
+        places = locate_gpus([one.gpu for one in chosen], self._config.client_id)
+        return tuple(LocalDevice(one.kind, None, place) for one, place in zip(chosen, places, strict=True))
+
+    def check_health(self) -> Health:
+        """Ask the driver how the GPUs are, and check a copy in each.
+
+        A GPU that is busy is not ill: it gets to the copy later, and the next check looks at it. Faults make the result
+        not ok; what is only worth a word, such as a lower clock because of heat, is in `detail` as well, and is logged.
+        """
+        if self._watch is None:
+            return Health(ok=False, detail="the GPU backend is not started")
+        readings = self._watch.read()
+        verdicts = [(str(gpu), judge(self._first[gpu], reading)) for gpu, reading in readings.items()]
+        self._log_notices(verdicts)
+        answering = [gpu for gpu, reading in readings.items() if not reading.is_lost]
+        verdicts += [(str(one), verdict) for one, verdict in self._copies.run(_CHECK_TIMEOUT, answering)]
+        return health_of(verdicts)
+
+    def interrupt(self) -> None:
+        """Make a check that waits for a GPU return soon; callable from any thread, and at any time."""
+        self._copies.interrupt()
+
+    def stop(self) -> None:
+        """Give the contexts back."""
+        self._copies.release()
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.close()
+        nvml, self._nvml = self._nvml, None
+        if nvml is not None:
+            nvml.close()
+
+    def _open_nvml(self) -> Nvml:
+        return open_nvml(find_gpu_traces(self._root), self._config.client_id)
+
+    def _look(self, nvml: Nvml) -> tuple[Inventory, Visible]:
+        inventory = read_inventory(nvml, self._root)
+        return inventory, visible_gpus(inventory.gpus, self._config.environment)
+
+    def _start(self, nvml: Nvml) -> list[VisibleGpu]:
+        inventory, visible = self._look(nvml)
+        if inventory.problems and not visible.note and self._config.local_device_ids is None:
+            advice = "Power-cycle the host, or choose others with CUDA_VISIBLE_DEVICES or local_device_ids."
+            raise self._failure("not all GPUs can be used", "; ".join(inventory.problems), advice)
+        if not visible.gpus:
+            raise self._none_visible(inventory, visible)
+        for text in (*inventory.problems, *([visible.note] if visible.is_cut_short else [])):
+            _log.warning("client %d: %s", self._config.client_id, text)
+        cuda = open_cuda(self._config.client_id, inventory.driver)
+        shown = self._shown(cuda, inventory, visible)
+        owner = f"client {self._config.client_id} (GPU)"
+        ordinals = select_local_devices(range(len(shown)), self._config.local_device_ids, owner=owner)
+        self._compare_counts(len(ordinals))
+        chosen = [shown[ordinal] for ordinal in ordinals]
+        # Before the GPUs are used: what goes wrong in that is to be seen.
+        watch = GpuWatch(nvml, list(dict.fromkeys(one.gpu for one in chosen)))
+        self._watch, self._first = watch, watch.read()
+        self._bring_up(cuda, dict(zip(ordinals, chosen, strict=True)))
+        return chosen
+
+    def _shown(self, cuda: Cuda, inventory: Inventory, visible: Visible) -> list[VisibleGpu]:
+        """Return what CUDA shows this process, which is what counts, by CUDA's numbers."""
+        known = {_bare(one.uuid): one for one in _everything(inventory)}
+        uuids = cuda.uuids()
+        if strange := [uuid for uuid in uuids if uuid not in known]:
+            cause = f"CUDA has devices that the management library does not know: {', '.join(strange)}"
+            raise self._failure("the NVIDIA driver contradicts itself", cause, "Reboot the host, or reload the driver.")
+        shown = [known[uuid] for uuid in uuids]
+        missing = [one for one in visible.gpus if one not in shown]
+        # CUDA shows a process one MIG device only, whatever it is told; and those who name theirs miss no other.
+        is_mig = any(gpu.mig is not None for gpu in inventory.gpus)
+        if missing and not is_mig and self._config.local_device_ids is None:
+            advice = "Reset these GPUs, or take them out of CUDA_VISIBLE_DEVICES"
+            if visible.note:
+                advice += "; where the variable was changed in this process, set it before the first use of CUDA"
+            named = ", ".join(map(str, missing))
+            raise self._failure("CUDA does not show all GPUs that there are", f"missing are {named}", f"{advice}.")
+        return shown
+
+    def _bring_up(self, cuda: Cuda, chosen: dict[int, VisibleGpu]) -> None:
+        for ordinal, visible in chosen.items():
+            try:
+                self._copies.add(visible, CudaDevice(cuda, ordinal))
+            except CudaCallError as error:
+                raise self._failure(f"{visible} did not come up", str(error), error.advice) from error
+        verdicts = self._copies.run(_START_TIMEOUT, [visible.gpu for visible in chosen.values()])
+        if problems := [f"{one}: {text}" for one, verdict in verdicts for text in verdict.faults + verdict.notices]:
+            advice = "This is likely a hardware failure: take that GPU out of the job, and have it tested."
+            raise self._failure("the first copy on each GPU, which is checked, failed", "; ".join(problems), advice)
+
+    def _log_notices(self, verdicts: Sequence[tuple[str, Verdict]]) -> None:
+        noticed: set[tuple[str, str]] = set()
+        for name, text in ((name, text) for name, verdict in verdicts for text in verdict.notices):
+            # Numbers, such as a temperature, change with every check: that is no news.
+            key = name, re.sub(r"[0-9]+ C", "", text)
+            noticed.add(key)
+            if key not in self._noticed:
+                _log.warning("client %d: %s: %s", self._config.client_id, name, text)
+        self._noticed = frozenset(noticed)
+
+    def _compare_counts(self, num_gpus: int) -> None:
+        count = self._config.num_logical_cpu_devices
+        if count is not None and count < num_gpus:
+            raise ConfigurationError(
+                f"num_logical_cpu_devices={count} on client {self._config.client_id} is less than its number of GPUs "
+                f"({num_gpus}); give at least {num_gpus}, or leave it out."
+            )
+
+    def _none_visible(self, inventory: Inventory, visible: Visible) -> DeviceNotFoundError:
+        cause = _described(inventory, visible)
+        return DeviceNotFoundError(
+            f"client {self._config.client_id} has no GPU to use: {cause}. Check CUDA_VISIBLE_DEVICES, or use another "
+            "device_type.",
+            client_id=self._config.client_id,
+            cause=cause,
+        )
+
+    def _failure(self, what: str, cause: str, advice: str) -> DeviceInitializationError:
+        return DeviceInitializationError(
+            f"client {self._config.client_id}: {what}: {cause}. {advice}",
+            client_id=self._config.client_id,
+            cause=f"{what}: {cause}",
+        )
+
+
+def _described(inventory: Inventory, visible: Visible) -> str:
+    """Say what GPUs there are, and which of them this process sees."""
+    shown = [one.gpu for one in visible.gpus]
+    parts = [f"NVIDIA driver {inventory.driver}, {len(inventory.gpus)} GPUs, {len(shown)} of them for this process"]
+    parts += [visible.note] if visible.note else []
+    parts += map(inventory.describe, inventory.gpus)
+    parts += inventory.problems
+    parts += [f"GPU {index} may not be used by this process" for index in inventory.denied]
+    return "; ".join(parts)
+
+
+def _everything(inventory: Inventory) -> list[VisibleGpu]:
+    whole = [VisibleGpu(gpu) for gpu in inventory.gpus if gpu.mig is None]
+    return whole + [VisibleGpu(gpu, mig) for gpu in inventory.gpus for mig in gpu.mig or ()]
+
+
+def _bare(uuid: str) -> str:
+    """Return a UUID without what it is of: CUDA gives the number alone."""
+    return uuid.removeprefix("GPU-").removeprefix("MIG-").lower()

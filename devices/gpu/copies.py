@@ -1,0 +1,99 @@
+"""Checked copies on several GPUs at once, with patience for those that are busy."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Container
+
+from ..waiting import wait_until
+from .cuda import CudaCallError, CudaDevice
+from .inventory import Gpu
+from .verdict import Verdict
+from .visible import VisibleGpu
+
+__all__ = ["GpuCopies"]
+
+# A program of the user's that holds a GPU for so many seconds without a gap is taken for stuck.
+_STUCK_AFTER = 600.0
+
+
+class GpuCopies:
+    """The GPUs of a client that are up. All calls but `interrupt` come from one thread."""
+
+    def __init__(self) -> None:
+        self._copies: list[_Copy] = []
+        self._interrupted = threading.Event()
+
+    def add(self, visible: VisibleGpu, device: CudaDevice) -> None:
+        """Take a GPU over, and care for its release."""
+        self._copies.append(_Copy(visible, device))
+
+    def run(self, timeout: float, among: Container[Gpu]) -> list[tuple[VisibleGpu, Verdict]]:
+        """Copy on all of these GPUs, and compare. A copy that is not done in time is left for the next run to look at.
+
+        Args:
+            timeout: how long to wait for them, in seconds.
+            among: the GPUs to call at all: calls for one that is gone may not come back.
+
+        Returns:
+            A verdict on each of them.
+        """
+        copies = [copy for copy in self._copies if copy.visible.gpu in among]
+        for copy in copies:
+            copy.begin()
+        wait_until(lambda: all(copy.is_over() for copy in copies), timeout, self._interrupted)
+        return [(copy.visible, copy.conclude()) for copy in copies]
+
+    def interrupt(self) -> None:
+        """Have a `run` that waits return soon; called from any thread."""
+        self._interrupted.set()
+
+    def release(self) -> None:
+        """Give the GPUs back. Idempotent."""
+        copies, self._copies = self._copies, []
+        for copy in copies:
+            copy.device.release()
+
+
+class _Copy:
+    """One GPU, and the copy that runs on it, if one does."""
+
+    def __init__(self, visible: VisibleGpu, device: CudaDevice) -> None:
+        self.visible = visible
+        self.device = device
+        self._since: float | None = None
+        self._failure = ""
+
+    def begin(self) -> None:
+        if self._since is None:
+            self._since = time.monotonic()
+            self._guard(self.device.begin_check)
+
+    def is_over(self) -> bool:
+        return bool(self._failure) or self._guard(self.device.is_checked)
+
+    def conclude(self) -> Verdict:
+        is_over = self.is_over()
+        if self._failure:
+            broken = (
+                f"it fails every call of CUDA in this process: {self._failure}; restart the program, and reset the GPU "
+                "if that does not help"
+            )
+            return Verdict((broken,), is_permanent=True)
+        assert self._since is not None, "a copy is begun before it is concluded"
+        if not is_over:
+            age = time.monotonic() - self._since
+            text = f"other work keeps it busy: it has not come to a small copy that was asked of it {age:.0f} s ago"
+            return Verdict((text,)) if age >= _STUCK_AFTER else Verdict(notices=(text,))
+        self._since = None
+        if wrong := self.device.what_is_wrong():
+            return Verdict((f"it gave wrong data: {wrong}; take it out of the job, and have it tested",))
+        return Verdict()
+
+    def _guard(self, call: Callable[[], bool | None]) -> bool:
+        try:
+            return bool(call())
+        except CudaCallError as error:
+            self._failure = str(error)
+            return True

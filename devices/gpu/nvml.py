@@ -1,0 +1,149 @@
+"""The NVIDIA Management Library, through the package `nvidia-ml-py`: a session, and its errors in words."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from ...errors import DeviceInitializationError, DeviceNotFoundError
+from .presence import GpuTraces
+
+__all__ = ["GPU_IS_LOST", "GPU_NEEDS_RESET", "INSTALL", "Nvml", "NvmlCallError", "open_nvml"]
+
+INSTALL = "pip install 'bringup[gpu]'"
+GPU_IS_LOST, GPU_NEEDS_RESET = 15, 16
+
+# What a driver, a library or a GPU that is older, smaller or virtual answers to a question it does not know: invalid
+# argument, not supported, no permission, not found, function not found, no data, not for virtual GPUs, another version
+# of the argument, deprecated.
+_UNKNOWN = frozenset({2, 3, 4, 6, 13, 21, 22, 25, 26})
+
+_ADVICE = {
+    4: "This process may not use the NVIDIA device nodes: check their permissions, or what the container was given.",
+    8: "A GPU lacks its external power: check the power cables.",
+    9: "The NVIDIA kernel driver is not loaded: load it (modprobe nvidia), or install the driver.",
+    11: "The interrupts of a GPU do not arrive: check the kernel log (dmesg) for NVRM.",
+    12: "The library of the NVIDIA driver is not there: install the driver; in a container, start it with GPUs "
+    "(--gpus all, or a GPU resource).",
+    15: "A GPU has fallen off the bus: the driver cannot reach it any more. Power-cycle the host; if it happens again, "
+    "reseat or replace the GPU.",
+    18: "The driver's library and its kernel module are of different versions, as after an update: reboot the host, or "
+    "reload the module.",
+}
+
+
+class NvmlCallError(Exception):
+    """A call of the library failed. `code` is the library's number for the reason."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Nvml:
+    """A session with the library. Calls may come from any thread.
+
+    Args:
+        library: the module `pynvml`, initialised.
+    """
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+        self._open = True
+
+    def ask(self, function: str, *arguments: Any) -> Any:
+        """Call a function of the module.
+
+        Returns:
+            Its result; `None` where this driver, library or GPU does not know the answer.
+
+        Raises:
+            NvmlCallError: it failed, e.g. as the GPU is lost.
+        """
+        called = getattr(self._library, function, None)
+        if called is None:
+            return None
+        try:
+            return called(*arguments)
+        except self._library.NVMLError as error:
+            if error.value in _UNKNOWN:
+                return None
+            raise NvmlCallError(error.value, str(error)) from error
+
+    def ask_optional(self, function: str, *arguments: Any) -> Any:
+        """Do as `ask`, but take a failure for an answer that is not known: a single question proves nothing.
+
+        Raises:
+            NvmlCallError: the GPU is lost, or must be reset.
+        """
+        try:
+            return self.ask(function, *arguments)
+        except NvmlCallError as error:
+            if error.code in (GPU_IS_LOST, GPU_NEEDS_RESET):
+                raise
+            return None
+
+    def constant(self, name: str) -> int | None:
+        """Return a constant of the module, `None` where it is too old to have it."""
+        value = getattr(self._library, name, None)
+        return None if value is None else int(value)
+
+    def close(self) -> None:
+        """End the session. Idempotent."""
+        if not self._open:
+            return
+        self._open = False
+        try:
+            self._library.nvmlShutdown()
+        except self._library.NVMLError:
+            pass  # the driver was unloaded meanwhile, and the session with it
+
+
+def open_nvml(traces: GpuTraces, client_id: int) -> Nvml:
+    """Begin a session.
+
+    Args:
+        traces: what else there is of GPUs, which tells a host without GPUs from one whose driver is broken.
+        client_id: for errors.
+
+    Raises:
+        DeviceNotFoundError: there is no usable GPU.
+        DeviceInitializationError: there is one, but the library is missing, or fails.
+    """
+    try:
+        library = importlib.import_module("pynvml")
+    except ImportError:
+        raise _failure(
+            "libnvidia-ml.so.1 was not asked, as the package nvidia-ml-py is not installed",
+            f"Install it: {INSTALL}.",
+            traces,
+            client_id,
+        ) from None
+    try:
+        library.nvmlInit()
+    except library.NVMLError as error:
+        cause = f"libnvidia-ml.so.1 gives error {error.value} ({error})"
+        raise _failure(
+            cause, _ADVICE.get(error.value, "Check the NVIDIA driver (nvidia-smi)."), traces, client_id
+        ) from None
+    return Nvml(library)
+
+
+def _failure(
+    cause: str, advice: str, traces: GpuTraces, client_id: int
+) -> DeviceNotFoundError | DeviceInitializationError:
+    told = f"{traces}; {cause}"
+    if traces.nodes:
+        return DeviceInitializationError(
+            f"client {client_id}: the GPUs of this host cannot be used: {told}. {advice}",
+            client_id=client_id,
+            cause=told,
+        )
+    if not traces.pci and not traces.driver:
+        advice = "Run it on a host with NVIDIA GPUs"
+    return DeviceNotFoundError(
+        f"client {client_id}: no NVIDIA GPU was found. Looked at: {told}. {advice.rstrip('.')}, or use another "
+        "device_type.",
+        client_id=client_id,
+        cause=told,
+    )

@@ -1,0 +1,183 @@
+"""A backend in a child process: native code that hangs is killed there, and one that crashes crashes alone."""
+
+from __future__ import annotations
+
+import logging
+import platform
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from ...errors import BringupError, DeviceInitializationError
+from ..base import BackendConfig, Discovery, Health, LocalDevice
+from .frames import MalformedFrameError, devices_from, discovery_from, error_from, health_from, plain_config
+from .process import BackendProcess, CutShortError, ProcessEndedError
+
+__all__ = ["IsolatedBackend"]
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+class IsolatedBackend:
+    """Runs a backend in a child process, with the client's environment and import path.
+
+    The devices are the child's: locks and memory that they take are held there, until `stop`. For TPUs this means that
+    the client process itself cannot use them meanwhile. The child is started by `open`, or by the first call, from the
+    thread that makes it; it dies with that thread. What it prints is kept for errors, up to a bound.
+
+    A call that hangs is ended by `interrupt`, which kills the child; where the child dies by itself, the call raises a
+    `DeviceInitializationError` that names the signal, and a health check says so from then on.
+
+    Args:
+        device_type: as for `create_backend`; `None` for the first of TPU, GPU and CPU that is present.
+        config: handed to the backend.
+    """
+
+    def __init__(self, device_type: str | None, config: BackendConfig) -> None:
+        self._asked_for = device_type
+        self._config = config
+        self._device_type = "preferred" if device_type is None else str(device_type).strip().upper()
+        self._simulated = False
+        self._process: BackendProcess | None = None
+        self._is_interrupted = False
+        self._end = ""
+
+    @property
+    def device_type(self) -> str:
+        """The type; until `open`, the one asked for."""
+        return self._device_type
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the devices do not exist; right after `open`."""
+        return self._simulated
+
+    def open(self) -> None:
+        """Start the child, and learn what the backend is.
+
+        Raises:
+            ConfigurationError: there is no such backend, or its settings are wrong.
+            DeviceNotFoundError: there is no backend of a well-known type, or no device of a preferred one.
+            DeviceInitializationError: the child could not be started, or died.
+        """
+        if self._process is not None:
+            return
+        try:
+            self._process = BackendProcess()
+        except OSError as error:
+            raise self._failed(f"its process could not be started: {error}") from error
+        hello = {"device_type": self._asked_for, "config": plain_config(self._config)}
+        try:
+            self._device_type, self._simulated = self._ask("open", hello, _identity_from)
+        except BringupError:
+            # One that could not be made takes no calls.
+            self._drop_process()
+            raise
+
+    def discover(self) -> Discovery:
+        """Look for devices, in the child."""
+        self.open()
+        return self._ask("discover", {"call": "discover"}, discovery_from)
+
+    def start(self) -> Sequence[LocalDevice]:
+        """Bring the devices up, in the child.
+
+        Raises:
+            DeviceInitializationError: the child died, or was killed by `interrupt`.
+            BringupError: what the backend raises.
+        """
+        self.open()
+        return self._ask("start", {"call": "start"}, devices_from)
+
+    def check_health(self) -> Health:
+        """Check the devices, in the child; without a child, say why there is none."""
+        if self._process is None:
+            why = self._end or f"the {self._device_type} backend is not started"
+            return Health(ok=False, detail=why, permanent=bool(self._end))
+        try:
+            return self._ask("check_health", {"call": "check_health"}, health_from)
+        except DeviceInitializationError:
+            # What it raised itself is something else than its end.
+            if not self._end:
+                raise
+            return Health(ok=False, detail=self._end, permanent=True)
+
+    def stop(self) -> None:
+        """Release the devices and end the child."""
+        if self._process is None:
+            return
+        try:
+            self._ask("stop", {"call": "stop"}, lambda _: None)
+        finally:
+            self._drop_process()
+
+    def interrupt(self) -> None:
+        """Kill the child; callable from any thread, and at any time."""
+        # In this order, as the other thread stores the process first and looks at the flag then.
+        self._is_interrupted = True
+        if (process := self._process) is not None:
+            process.interrupt()
+
+    def _ask(self, what: str, message: object, read: Callable[[Any], T]) -> T:
+        process = self._process
+        assert process is not None
+        if self._is_interrupted:
+            process.interrupt()
+        try:
+            answer = process.ask(message)
+            if "error" in answer:
+                error = error_from(answer["error"])
+                raise error if isinstance(error, BringupError) else self._raised(what, error)
+            return read(answer.get("result"))
+        except ProcessEndedError as ended:
+            raise self._lost(process, f"{ended} during {what}") from None
+        except MalformedFrameError as odd:
+            raise self._lost(process, f"answered {what} with something else: {odd}; it was killed") from None
+        except CutShortError as cut:
+            _log.warning("%s was killed in %s%s", self._owner(process), what, str(cut) and f"; its stack:\n{cut}")
+            raise self._lost(process, f"was killed in {what}, which had been given up") from None
+
+    def _drop_process(self) -> None:
+        process, self._process = self._process, None
+        if process is not None and not process.end():
+            _log.warning("%s does not die; it is left behind", self._owner(process))
+
+    def _lost(self, process: BackendProcess, how: str) -> DeviceInitializationError:
+        """Forget a process that is of no use any more, and return the error that says so."""
+        printed = process.printed()
+        owner = self._owner(process)
+        self._process = None
+        if not process.kill():
+            _log.warning("%s does not die; it is left behind", owner)
+        said = f" It said: {printed}" if printed else ""
+        error = DeviceInitializationError(
+            f"{owner} {how}. Look for a defect of the devices of that host, of their driver or its library.{said}",
+            client_id=self._config.client_id,
+            cause=f"the backend's process {how}",
+        )
+        self._end = str(error)
+        return error
+
+    def _raised(self, what: str, cause: str) -> DeviceInitializationError:
+        return self._failed(f"{what} raised {cause}", cause)
+
+    def _failed(self, how: str, cause: str = "") -> DeviceInitializationError:
+        client_id = self._config.client_id
+        return DeviceInitializationError(
+            f"{self._owner(self._process)}: {how}. Check the devices of that host and their driver.",
+            client_id=client_id,
+            cause=cause or how,
+        )
+
+    def _owner(self, process: BackendProcess | None) -> str:
+        own = f", in its own process {process.pid}," if process is not None else ""
+        client_id, host = self._config.client_id, platform.node()
+        return f"the {self._device_type} backend of client {client_id} on host {host}{own}"
+
+
+def _identity_from(value: object) -> tuple[str, bool]:
+    match value:
+        case {"device_type": str(device_type), "simulated": bool(simulated)}:
+            return device_type, simulated
+    raise MalformedFrameError(f"{str(value)[:80]!r} does not say what the backend is")

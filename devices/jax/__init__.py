@@ -1,0 +1,1 @@
+"""The devices of whatever platform JAX has."""

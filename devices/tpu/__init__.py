@@ -1,0 +1,1 @@
+"""Google TPUs: found by what the host shows of them, brought up through JAX."""
