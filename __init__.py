@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import sync as sync
+    from .devices.base import BackendConfig as BackendConfig
     from .devices.base import CoreLocation as CoreLocation
+    from .devices.base import DeviceBackend as DeviceBackend
+    from .devices.base import Discovery as Discovery
+    from .devices.base import Health as Health
+    from .devices.base import LocalDevice as LocalDevice
     from .errors import AlreadyInitializedError as AlreadyInitializedError
     from .errors import AuthenticationError as AuthenticationError
     from .errors import BarrierTimeoutError as BarrierTimeoutError
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
     from .errors import ConfigurationError as ConfigurationError
     from .errors import CoordinatorLostError as CoordinatorLostError
     from .errors import DeviceError as DeviceError
+    from .errors import DeviceFailedError as DeviceFailedError
     from .errors import DeviceInitializationError as DeviceInitializationError
     from .errors import DeviceNotFoundError as DeviceNotFoundError
     from .errors import DeviceTimeoutError as DeviceTimeoutError
@@ -34,6 +40,7 @@ if TYPE_CHECKING:
     from .runtime.configuration.options import Options as Options
     from .runtime.initialize import current as current
     from .runtime.initialize import initialize as initialize
+    from .runtime.initialize import preferred_device_type as preferred_device_type
     from .runtime.records import Device as Device
     from .runtime.records import Member as Member
     from .runtime.system import System as System
@@ -53,6 +60,7 @@ _HOMES = {
         "ConfigurationError",
         "CoordinatorLostError",
         "DeviceError",
+        "DeviceFailedError",
         "DeviceInitializationError",
         "DeviceNotFoundError",
         "DeviceTimeoutError",
@@ -64,8 +72,8 @@ _HOMES = {
         "RendezvousTimeoutError",
         "TopologyError",
     ),
-    "devices.base": ("CoreLocation",),
-    "runtime.initialize": ("current", "initialize"),
+    "devices.base": ("BackendConfig", "CoreLocation", "DeviceBackend", "Discovery", "Health", "LocalDevice"),
+    "runtime.initialize": ("current", "initialize", "preferred_device_type"),
     "runtime.configuration.options": ("Options",),
     "runtime.records": ("Device", "Member"),
     "runtime.system": ("System",),

@@ -10,7 +10,8 @@
     ├── DeviceError
     │   ├── DeviceNotFoundError                no device of that type: what was looked for, and where
     │   ├── DeviceInitializationError          a backend failed
-    │   └── DeviceTimeoutError (TimeoutError)  a backend did not return in time
+    │   ├── DeviceTimeoutError (TimeoutError)  a backend did not return in time
+    │   └── DeviceFailedError (PeerFailedError) devices became unhealthy in a running job that is to end then
     ├── TopologyError                          duplicate core ids, holes, disagreement between clients
     ├── PeerFailedError (ConnectionError)      another client failed: who, in which phase, how it was found out
     │   └── CoordinatorLostError               the client that hosts the coordinator failed
@@ -36,6 +37,7 @@ __all__ = [
     "ConfigurationError",
     "CoordinatorLostError",
     "DeviceError",
+    "DeviceFailedError",
     "DeviceInitializationError",
     "DeviceNotFoundError",
     "DeviceTimeoutError",
@@ -158,6 +160,27 @@ class PeerFailedError(BringupError, ConnectionError):
         self.host = host
         self.phase = phase
         self.cause = cause
+
+
+class DeviceFailedError(DeviceError, PeerFailedError):
+    """A client's devices became unhealthy while the job ran, with `unhealthy_action="fail"`: raised on every client.
+
+    It is a `DeviceError` and a `PeerFailedError`, with the attributes of both; `cause` is what the health check found.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        client_id: int | None = None,
+        address: str = "",
+        host: str = "",
+        phase: str = "",
+        cause: str = "",
+    ) -> None:
+        PeerFailedError.__init__(
+            self, message, client_id=client_id, address=address, host=host, phase=phase, cause=cause
+        )
 
 
 class CoordinatorLostError(PeerFailedError):

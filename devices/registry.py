@@ -13,7 +13,7 @@ from .base import BackendConfig, DeviceBackend
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["ENTRY_POINT_GROUP", "create_backend", "is_built_in", "preferred_device_type"]
+__all__ = ["ENTRY_POINT_GROUP", "create_backend"]
 
 ENTRY_POINT_GROUP = "bringup.backends"
 
@@ -60,16 +60,6 @@ def create_backend(device_type: str | None, config: BackendConfig) -> DeviceBack
     if factory is None:
         raise _unknown(device_type, name, config)
     return factory(config)
-
-
-def preferred_device_type(config: BackendConfig) -> str:
-    """Return the first of TPU, GPU and CPU that is present here. Blocks, and raises, as `create_backend(None)` does."""
-    return _preferred(config).device_type
-
-
-def is_built_in(device_type: str) -> bool:
-    """Return whether a type, in any case, is one of bringup's own; making such a backend does not block."""
-    return str(device_type).strip().upper() in _BUILT_IN
 
 
 def _find_factory(name: str) -> Callable[[BackendConfig], DeviceBackend] | None:

@@ -65,6 +65,7 @@ class BackendThread:
         self._abandoned = False
         self._ended = False
         self._start_asked = False
+        self._open_error: BringupError | None = None
         # Up, but without devices: there is nothing to check then.
         self._is_empty = False
         # Between an opening or a start that began and a stop; only the thread touches it.
@@ -89,7 +90,7 @@ class BackendThread:
     async def open(self, timeout: float) -> None:
         """Find out what the backend is, where making it may block; to be called first, or not at all.
 
-        Where it fails, the thread ends: there is no backend to call.
+        Where it fails, the thread ends: there is no backend to call, and `start` raises the same.
 
         Args:
             timeout: how long the call may take, in seconds.
@@ -102,7 +103,8 @@ class BackendThread:
         """
         try:
             await self._call("open", self._open, timeout)
-        except BringupError:
+        except BringupError as error:
+            self._open_error = error
             self._end("it could not be opened")
             raise
 
@@ -124,6 +126,8 @@ class BackendThread:
         """
         assert not self._start_asked, "a backend is started at most once"
         self._start_asked = True
+        if self._open_error is not None:
+            raise self._open_error
         return await self._call("start", self._start, timeout)
 
     async def check_health(self, timeout: float) -> Health:

@@ -19,7 +19,8 @@ from .configuration.options import Options
 from .configuration.plan import OnFailure
 from .drivers.peer import CoordinationPeer
 from .initialize import not_up, resolve_client
-from .system import System, SystemFacts, check_out
+from .system import System, check_out
+from .system_facts import SystemFacts
 
 __all__ = ["SyncSystem", "current", "initialize"]
 

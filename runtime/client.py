@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 import atexit
 import concurrent.futures
+import contextlib
 import copy
 import logging
 import os
 import secrets
 import socket
-import sys
-import threading
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from .. import __version__
-from ..devices.base import DeviceBackend
-from ..devices.registry import create_backend
+from ..devices.preparation import prepare_backend
 from ..devices.thread import BackendThread
 from ..errors import BringupError, NotInitializedError
 from ..transport.addresses import Address
@@ -34,19 +32,18 @@ from .machines import events as ev
 from .machines.coordinator import CoordinatorConfig, CoordinatorMachine
 from .machines.peer import PeerConfig, PeerMachine
 from .machines.services import Services
+from .on_failure import act_on_failure
 from .progress import show_progress
 from .services import ServiceClient
 from .signals import TerminationNotice
 from .thread import RuntimeThread
 
-__all__ = ["ACTIVE", "EXIT_STATUS", "Client", "fresh"]
+__all__ = ["ACTIVE", "Client", "fresh"]
 
 _log = logging.getLogger("bringup")
 
 T = TypeVar("T")
-
-EXIT_STATUS = 70
-"""What a process ends with when its job fails and `on_failure` is `exit`, as jax's client does."""
+E = TypeVar("E", bound=BaseException)
 
 _GOODBYE_TIMEOUT = 3.0
 # Measured: an event loop, gRPC, a listener, a connection and two links; on client 0 a connection and services for each.
@@ -72,6 +69,7 @@ class Client:
         self.device_type = ""
         self._abort_error: BaseException | None = None
         self._thread: RuntimeThread | None = None
+        self._opening: asyncio.Future[None] | None = None
         self._pid = os.getpid()
         self._is_noticed = False
         self._termination = TerminationNotice(self._at_termination)
@@ -223,9 +221,10 @@ class Client:
         watcher = asyncio.create_task(self._watch_failure())
         progress: asyncio.Task[None] | None = None
         try:
-            backend = create_backend(self.plan.device_type, self.plan.backend)
+            began = time.monotonic()
+            backend = await self._open_backend()
             self.device_type = backend.device_type
-            self.peer = self._make_peer(backend)
+            self.peer = self._make_peer(backend, began)
             if self._abort_error is not None:
                 self.peer.abort(self._abort_error)
             progress = asyncio.create_task(show_progress(self.peer, self.settled))
@@ -237,25 +236,33 @@ class Client:
                 if task is not None and not task.done():
                     task.cancel()
 
+    async def _open_backend(self) -> BackendThread:
+        """Return the backend's thread, opened; where that fails, its `start` does, when the others can hear of it."""
+        plan, options = self.plan, self.plan.options
+        backend = prepare_backend(plan.device_type, plan.backend, isolate=options.isolate_backend)
+        thread = BackendThread(
+            backend, name="bringup-devices", client_id=self.job.client_id, allow_empty=options.allow_empty
+        )
+        self._opening = asyncio.ensure_future(thread.open(min(options.device_timeout, options.initialization_timeout)))
+        if self._abort_error is not None:
+            self._opening.cancel()
+        with contextlib.suppress(BringupError, asyncio.CancelledError):
+            await self._opening
+        return thread
+
     def _abort(self, error: BaseException) -> None:
-        if self.peer is None:
-            self._abort_error = error
-        else:
+        if self.peer is not None:
             self.peer.abort(error)
+            return
+        self._abort_error = error
+        if self._opening is not None:
+            self._opening.cancel()
 
     async def _watch_failure(self) -> None:
         error = await self.failed.wait()
         self._end_calls()
-        on_failure = self.plan.on_failure
-        if not self.settled.is_set or not isinstance(error, BringupError) or on_failure == "raise":
-            return
-        if callable(on_failure):
-            threading.Thread(target=on_failure, args=(fresh(error),), daemon=True, name="bringup-on-failure").start()
-            return
-        _log.critical("client %d ends with status %d: %s", self.job.client_id, EXIT_STATUS, error)
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        os._exit(EXIT_STATUS)
+        if self.settled.is_set and isinstance(error, BringupError):
+            act_on_failure(self.plan.on_failure, self.job.client_id, fresh(error))
 
     def _on_end(self, failure: BaseException | None) -> None:
         """Called by the thread when its loop is closed."""
@@ -294,7 +301,7 @@ class Client:
         self.abort(error)
         self._running.finished.wait_blocking(_GOODBYE_TIMEOUT)
 
-    def _make_peer(self, backend: DeviceBackend) -> CoordinationPeer:
+    def _make_peer(self, backend: BackendThread, began: float) -> CoordinationPeer:
         options, job = self.plan.options, self.job
         network = None if job.num_clients == 1 else self._make_network()
         coordinator = services = None
@@ -304,10 +311,10 @@ class Client:
             services = self._make_services(machine) if self.plan.enable_coordination_service else None
         own = job.own_address
         return CoordinationPeer(
-            PeerMachine(self._peer_config(), time.monotonic()),
+            PeerMachine(self._peer_config(), began),
             up=self.settled,
             failed=self.failed,
-            backend=BackendThread(backend, name=f"bringup-{backend.device_type}", client_id=job.client_id),
+            backend=backend,
             network=network,
             coordinator=coordinator,
             advertise_host=options.advertise_address or (Address.parse(own).host if own is not None else None),
@@ -315,6 +322,7 @@ class Client:
             health_interval=options.health_interval,
             clock=time.monotonic,
             services=services,
+            allow_empty=options.allow_empty,
         )
 
     def _make_services(self, coordinator: CoordinatorMachine) -> ServiceServer:
@@ -366,6 +374,7 @@ class Client:
             heartbeat_interval=options.heartbeat_interval,
             heartbeat_timeout=options.heartbeat_timeout,
             shutdown_timeout=options.shutdown_timeout,
+            fails_when_unhealthy=options.unhealthy_action == "fail",
         )
 
 
@@ -373,7 +382,7 @@ ACTIVE: Slot[Client] = Slot()
 """The client of this process."""
 
 
-def fresh(error: BaseException) -> BaseException:
+def fresh(error: E) -> E:
     """Return a copy of `error` without the traceback of those who were told before."""
     duplicate = copy.copy(error)
     duplicate.__traceback__ = None

@@ -8,13 +8,27 @@ from collections.abc import Generator, Sequence
 from types import TracebackType
 from typing import Any
 
+from ..devices.base import BackendConfig
+from ..devices.registry import create_backend
 from ..errors import NotInitializedError
 from .client import ACTIVE, Client
 from .configuration.options import Options
 from .configuration.plan import OnFailure, make_plan
 from .system import System
 
-__all__ = ["Initialization", "current", "initialize", "not_up", "resolve_client"]
+__all__ = ["Initialization", "current", "initialize", "not_up", "preferred_device_type", "resolve_client"]
+
+
+def preferred_device_type() -> str:
+    """Return the type that `initialize()` brings up where none is given: the first of TPU, GPU and CPU present here.
+
+    Looks at the machine, and blocks as long as that takes.
+
+    Raises:
+        DeviceNotFoundError: there is none of them; the message says what was looked at.
+        DeviceInitializationError: the backend of an installed distribution is broken.
+    """
+    return create_backend(None, BackendConfig(environment=dict(os.environ))).device_type
 
 
 def initialize(
@@ -40,7 +54,8 @@ def initialize(
     nothing behind; the other clients are told.
 
     Args:
-        device_type: `CPU`, `SIM`, or a backend registered in the entry-point group `bringup.backends`; any case.
+        device_type: `CPU`, `GPU`, `TPU`, `JAX`, `SIM`, or a backend registered in the entry-point group
+            `bringup.backends`; any case.
             `None`: the first present of TPU, GPU, CPU.
         jobs: one `host:port` for each client, comma-separated or a sequence, in client order; or the coordinator's
             alone, together with `num_clients`. `None`: from the environment.

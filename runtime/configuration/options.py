@@ -9,9 +9,11 @@ from typing import Any
 
 from ...errors import ConfigurationError
 from ...transport.addresses import Address
-from .settings import Origin, Setting, as_address, as_duration, as_flag, as_host, as_integer, as_text
+from .settings import Origin, Setting, as_address, as_choice, as_duration, as_flag, as_host, as_integer, as_text
 
-__all__ = ["Options", "refuse_unavailable"]
+__all__ = ["UNHEALTHY_ACTIONS", "Options", "refuse_unavailable"]
+
+UNHEALTHY_ACTIONS = ("report", "fail")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +27,11 @@ class Options:
         shutdown_timeout: seconds that `shutdown()` waits for the other clients.
         device_timeout: seconds that one call into a device backend may take.
         health_interval: seconds between two health checks of the devices.
+        unhealthy_action: what becomes of the job where this client's devices turn out to be unhealthy: `report` shows
+            it in `System.members`, `fail` ends the job with a `DeviceFailedError` on every client.
+        isolate_backend: run the device backend in a child process, which can be killed where native code hangs. The
+            devices are the child's then: not for frameworks that drive them from this process.
+        allow_empty: let this client take part where it has no devices; another client must have some.
         stall_timeout: seconds that a client may stay at one step (`System.report_progress`) without waiting for others
             before it counts as failed; `None` for ever. Client 0's counts.
         kv_max_bytes: what the keys and values of the key-value store may take, in bytes. Client 0's counts.
@@ -48,6 +55,9 @@ class Options:
     shutdown_timeout: float = 30.0
     device_timeout: float = 120.0
     health_interval: float = 30.0
+    unhealthy_action: str = "report"
+    isolate_backend: bool = False
+    allow_empty: bool = False
     stall_timeout: float | None = None
     kv_max_bytes: int = 1024**3
     bind_address: str | None = None
@@ -126,6 +136,9 @@ _READERS: Mapping[str, Callable[[Setting], object]] = {
     "shutdown_timeout": as_duration,
     "device_timeout": as_duration,
     "health_interval": as_duration,
+    "unhealthy_action": lambda setting: as_choice(setting, UNHEALTHY_ACTIONS),
+    "isolate_backend": as_flag,
+    "allow_empty": as_flag,
     "stall_timeout": as_duration,
     "kv_max_bytes": _kv_max_bytes,
     "bind_address": as_host,

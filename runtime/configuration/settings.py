@@ -10,7 +10,7 @@ import enum
 import math
 import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 
@@ -141,6 +141,18 @@ def as_flag(setting: Setting) -> bool:
     if word in _FALSE:
         return False
     raise setting.error("is not a switch: write 1, true, yes or on, or else 0, false, no or off")
+
+
+def as_choice(setting: Setting, choices: Sequence[str]) -> str:
+    """Read one of some words, in any case.
+
+    Raises:
+        ConfigurationError: it is none of them.
+    """
+    word = as_text(setting).lower()
+    if word not in choices:
+        raise setting.error(f"is none of {', '.join(map(repr, choices))}")
+    return word
 
 
 def as_text(setting: Setting) -> str:

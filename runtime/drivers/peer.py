@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy.typing as npt
 
+from ...devices.base import Health
+from ...devices.health import HealthFilter
 from ...devices.thread import BackendThread
 from ...errors import (
     BringupError,
@@ -60,6 +62,7 @@ class CoordinationPeer:
         health_interval: seconds between two health checks.
         clock: the time, monotonic, in seconds.
         services: on client 0, the coordination services to serve.
+        allow_empty: let clients take part that have no devices.
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class CoordinationPeer:
         health_interval: float,
         clock: Callable[[], float],
         services: ServiceServer | None = None,
+        allow_empty: bool = False,
     ) -> None:
         self.machine = machine
         self.clock = clock
@@ -89,6 +93,7 @@ class CoordinationPeer:
         self._advertise_host = advertise_host
         self._device_timeout = device_timeout
         self._health_interval = health_interval
+        self._allow_empty = allow_empty
         self._inbox: asyncio.Queue[ev.PeerEvent | None] = asyncio.Queue(INBOX_MAX)
         self._services = services
         self._lock = threading.Lock()
@@ -313,7 +318,9 @@ class CoordinationPeer:
         config = self.machine.config
         assert self._ring is not None
         try:
-            table = await merge_devices(self._ring, config.client_id, config.num_clients, effect.devices)
+            table = await merge_devices(
+                self._ring, config.client_id, config.num_clients, effect.devices, allow_empty=self._allow_empty
+            )
             await self._inbox.put(ev.Merged(effect.tag, table))
         except RingBrokenError as broken:
             await self._inbox.put(ev.LinkBroken(broken.client_id, broken.cause))
@@ -321,20 +328,18 @@ class CoordinationPeer:
             await self._inbox.put(ev.MergeFailed(effect.tag, error))
 
     async def _watch_health(self) -> None:
-        """Check the devices as long as the job runs; the machine hears of every change."""
-        last = (True, "")
-        while True:
-            await asyncio.sleep(self._health_interval)
-            try:
-                health = await self._backend.check_health(self._device_timeout)
-                now = (health.ok, health.detail)
-            except BringupError as error:
-                now = (False, str(error))
-            if now != last:
-                last = now
-                await self._inbox.put(ev.HealthChanged(*now))
-            if self._backend.abandoned:
-                return
+        """Check the devices as long as the job runs; the machine hears of every change that lasts."""
+        checks = HealthFilter()
+        while not self._backend.abandoned:
+            await asyncio.sleep(checks.pause(self._health_interval))
+            if (change := checks.observe(await self._check_health())) is not None:
+                await self._inbox.put(ev.HealthChanged(change.ok, change.detail))
+
+    async def _check_health(self) -> Health:
+        try:
+            return await self._backend.check_health(self._device_timeout)
+        except BringupError as error:
+            return Health(ok=False, detail=str(error), permanent=self._backend.abandoned)
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:

@@ -50,7 +50,7 @@ from .phases import Phase, furthest_behind, slowest
 from .preemption import PreemptionAgreement
 from .steps import Steps
 from .suspicions import Suspicions
-from .verdicts import JOB_WIDE_ERRORS, RENDEZVOUS_TIMEOUT
+from .verdicts import RENDEZVOUS_TIMEOUT, TOLD_AS_THEY_ARE
 
 __all__ = ["CoordinatorConfig", "CoordinatorMachine"]
 
@@ -311,7 +311,7 @@ class CoordinatorMachine:
         if error == RENDEZVOUS_TIMEOUT:
             client_id = member.register.client_id
             return self._fail(member, f"the patience of client {client_id} ended first", error=error)
-        if error in JOB_WIDE_ERRORS:
+        if error in TOLD_AS_THEY_ARE:
             return self._fail(member, cause, error=error)
         return self._fail(member, f"{error}: {cause}")
 

@@ -60,13 +60,15 @@ def own_counts(client_id: int, num_clients: int, num_devices: int) -> Int32Array
     return counts
 
 
-def check_counts(counts: Int32Array) -> None:
-    """Raise `TopologyError` where a client has no devices."""
+def check_counts(counts: Int32Array, *, allow_empty: bool = False) -> None:
+    """Raise `TopologyError` where a client has no devices, or, with `allow_empty`, where no client has any."""
     empty = np.flatnonzero(counts == 0)
-    if empty.size:
+    if empty.size == counts.size:
+        raise TopologyError("no client brought a device to the job. Look at the devices of their hosts.")
+    if empty.size and not allow_empty:
         raise TopologyError(
             f"clients {format_ids(empty.tolist())} brought no devices to the job; every client must have at least one. "
-            "Look at local_device_ids and at the devices of those hosts."
+            "Look at local_device_ids and at the devices of those hosts, or set allow_empty=True on every client."
         )
 
 

@@ -9,7 +9,7 @@ from ...errors import BringupError, PeerFailedError
 from ...transport.messages import PROTOCOL_VERSION, Formed, HeartbeatAck, MemberUpdate, Register, Verdict
 from .ids import format_ids, unpack_ids
 from .phases import Phase, furthest_behind
-from .verdicts import RENDEZVOUS_TIMEOUT, coordinator_lost, name_clients, of_verdict, rendezvous_timeout
+from .verdicts import RENDEZVOUS_TIMEOUT, coordinator_lost, devices_failed, name_clients, of_verdict, rendezvous_timeout
 
 __all__ = ["COORDINATOR", "Knowledge", "PeerConfig"]
 
@@ -24,6 +24,7 @@ class PeerConfig:
     Attributes:
         addresses: the address of every client, or `None` where only the coordinator's is known.
         incarnation: drawn at random when the peer was made, 64 bits.
+        fails_when_unhealthy: whether the job is to end where this client's devices become unhealthy.
     """
 
     client_id: int
@@ -40,6 +41,7 @@ class PeerConfig:
     heartbeat_interval: float
     heartbeat_timeout: float
     shutdown_timeout: float
+    fails_when_unhealthy: bool = False
 
     def registration(self, link_address: str) -> Register:
         """Return this peer's registration; `link_address` is where the others reach its links."""
@@ -153,6 +155,11 @@ class Knowledge:
         """Return the error for a coordinator that went without a word."""
         host = self.formed.members[COORDINATOR].hostname if self.formed is not None else ""
         return coordinator_lost(self._config.coordinator_address, host, own_phase, cause)
+
+    def devices_failed(self, own_phase: Phase, cause: str) -> BringupError:
+        """Return the error for devices of this client that became unhealthy."""
+        own = self._config
+        return devices_failed(own.client_id, self.address_of(own.client_id), own.hostname, own_phase, cause)
 
     def link_broken(self, own_phase: Phase, client_id: int, cause: str) -> BringupError:
         """Return the error for a ring link that broke, where the coordinator never said why."""

@@ -18,8 +18,6 @@ goodbye with the cause, and the coordinator tells the others.
 
 from __future__ import annotations
 
-import enum
-
 from ...devices.base import LocalDevice
 from ...errors import BringupError
 from ...transport.messages import (
@@ -46,6 +44,7 @@ from .heartbeats import Heartbeats
 from .ids import unpack_ids
 from .kinds import runs_of
 from .knowledge import COORDINATOR, Knowledge, PeerConfig
+from .peer_states import BEFORE_UP, REGISTERED, RING_NEEDED, PeerState, phase_of
 from .phases import Phase, Progress, Timeline
 from .verdicts import goodbye_cause, of_refusal
 
@@ -55,22 +54,6 @@ _GRACE = 1.0
 _PATIENCE_TO_TELL = 2.0
 _HEALTH_CHARACTERS_MAX = 1024
 
-
-class _State(enum.Enum):
-    NEW = enum.auto()
-    CONNECTING = enum.auto()
-    REGISTERING = enum.auto()
-    WAITING = enum.auto()
-    BRINGING_UP = enum.auto()
-    COMMITTING = enum.auto()
-    UP = enum.auto()
-    LEAVING = enum.auto()
-    CLOSED = enum.auto()
-
-
-_BEFORE_UP = (_State.CONNECTING, _State.REGISTERING, _State.WAITING, _State.BRINGING_UP, _State.COMMITTING)
-_REGISTERED = (_State.WAITING, _State.BRINGING_UP, _State.COMMITTING, _State.UP, _State.LEAVING)
-_RING_NEEDED = (_State.BRINGING_UP, _State.COMMITTING, _State.UP)
 
 Effects = list[ev.PeerEffect]
 
@@ -86,7 +69,7 @@ class PeerMachine:
     def __init__(self, config: PeerConfig, now: float) -> None:
         self.config = config
         self.timeline = Timeline(config.client_id, now)
-        self._state = _State.NEW
+        self._state = PeerState.NEW
         self._epoch = 0
         self._sequence = 0
         self._awaited: dict[type, ev.Tag] = {}
@@ -111,7 +94,7 @@ class PeerMachine:
 
     def handle(self, event: ev.PeerEvent, now: float) -> Effects:
         """Take in one event."""
-        if self._state is _State.CLOSED:
+        if self._state is PeerState.CLOSED:
             return []
         self._detector.awake(now)
         phase = self.phase
@@ -153,14 +136,13 @@ class PeerMachine:
                 return self._on_backend_failed(error, now)
             case ev.MergeFailed(tag, error) if self._is_current(ev.Merge, tag):
                 return self._fail(error)
-            case ev.LinkBroken(client_id, cause) if self._state in _RING_NEEDED and self._suspected is None:
+            case ev.LinkBroken(client_id, cause) if self._state in RING_NEEDED and self._suspected is None:
                 self._suspected = (now + self._patience_with_coordinator, client_id, cause)
                 return [ev.Send(Suspect(client_id, cause))]
             case ev.HealthChanged(healthy, detail):
-                self._health = (healthy, detail[:_HEALTH_CHARACTERS_MAX])
-                return self._heartbeat(now) if self._state in _REGISTERED else []
+                return self._on_health(healthy, detail[:_HEALTH_CHARACTERS_MAX], now)
             case ev.WishPreemption(message):
-                return [ev.Send(message)] if self._state is _State.UP else []
+                return [ev.Send(message)] if self._state is PeerState.UP else []
             case ev.WishLeave():
                 return self._leave(now)
             case ev.Abort(error):
@@ -177,11 +159,11 @@ class PeerMachine:
                 return self._on_ack(message, now)
             case Formed():
                 return self._on_formed(message, now)
-            case Commit(kinds, spans) if self._state is _State.COMMITTING:
+            case Commit(kinds, spans) if self._state is PeerState.COMMITTING:
                 formed = self._knowledge.formed
                 assert formed is not None
                 assert self._table is not None
-                self._state = _State.UP
+                self._state = PeerState.UP
                 self._knowledge.commit()
                 self.timeline.leave(Phase.COMMIT, now)
                 return [
@@ -193,17 +175,17 @@ class PeerMachine:
                 return self._close(of_refusal(message, self.config.client_id, self.config.coordinator_address))
             case StepAsked() | PointSet():
                 return [ev.Preempt(message)]
-            case Dismissed(missing) if self._state is _State.LEAVING:
-                self._state = _State.CLOSED
+            case Dismissed(missing) if self._state is PeerState.LEAVING:
+                self._state = PeerState.CLOSED
                 return [ev.Left(tuple(unpack_ids(missing)))]
         return []
 
     def wake(self, now: float) -> Effects:
         """Do what falls due."""
-        if self._state is _State.CLOSED:
+        if self._state is PeerState.CLOSED:
             return []
         self._detector.awake(now)
-        if self._state in _BEFORE_UP and now >= self._initialization_deadline:
+        if self._state in BEFORE_UP and now >= self._initialization_deadline:
             return self._fail(self._knowledge.timed_out(self.phase))
         if silent := self._detector.silent(now):
             # It may still hear this client, and can tell the others then.
@@ -222,10 +204,10 @@ class PeerMachine:
 
     def deadline(self) -> float | None:
         """Return when to wake this machine next."""
-        if self._state is _State.CLOSED:
+        if self._state is PeerState.CLOSED:
             return None
         candidates = [self._detector.deadline(), self._heartbeat_due(), self._redial_due(), self._leave_deadline]
-        if self._state in _BEFORE_UP:
+        if self._state in BEFORE_UP:
             candidates.append(self._initialization_deadline)
         candidates += [waiting[0] for waiting in (self._suspected, self._held) if waiting is not None]
         return min((due for due in candidates if due is not None), default=None)
@@ -235,22 +217,7 @@ class PeerMachine:
     @property
     def phase(self) -> Phase:
         """The phase this client is in, for reports."""
-        match self._state:
-            case _State.NEW | _State.CONNECTING | _State.REGISTERING:
-                return Phase.CONNECT
-            case _State.WAITING:
-                return Phase.RENDEZVOUS
-            case _State.BRINGING_UP if self._devices is None:
-                return Phase.DEVICES
-            case _State.BRINGING_UP:
-                return Phase.MERGE if self._is_linked else Phase.RING
-            case _State.COMMITTING:
-                return Phase.COMMIT
-            case _State.UP:
-                return Phase.READY
-            case _State.LEAVING:
-                return Phase.LEAVING
-        return Phase.CLOSED
+        return phase_of(self._state, has_devices=self._devices is not None, is_linked=self._is_linked)
 
     def progress(self, now: float) -> Progress:
         """Return how far this client is, for a progress line."""
@@ -278,22 +245,22 @@ class PeerMachine:
     # Steps.
 
     def _begin(self, now: float) -> Effects:
-        assert self._state is _State.NEW
-        self._state = _State.CONNECTING
+        assert self._state is PeerState.NEW
+        self._state = PeerState.CONNECTING
         self.timeline.enter(Phase.CONNECT, now)
         self.timeline.enter(Phase.DEVICES, now)
         return [ev.Connect(self._tag(ev.Connect)), ev.StartBackend(self._tag(ev.StartBackend))]
 
     def _register(self, link_address: str) -> Effects:
-        self._state = _State.REGISTERING
+        self._state = PeerState.REGISTERING
         return [
             ev.Send(self.config.registration(link_address)),
             *([] if self._held is None else self._fail(self._held[1], Phase.DEVICES)),
         ]
 
     def _on_ack(self, ack: HeartbeatAck, now: float) -> Effects:
-        if self._state is _State.REGISTERING:
-            self._state = _State.WAITING
+        if self._state is PeerState.REGISTERING:
+            self._state = PeerState.WAITING
             self.timeline.leave(Phase.CONNECT, now)
             self.timeline.enter(Phase.RENDEZVOUS, now)
             self._beats.begin(now)
@@ -301,9 +268,9 @@ class PeerMachine:
         return []
 
     def _on_formed(self, formed: Formed, now: float) -> Effects:
-        if self._state is not _State.WAITING:
+        if self._state is not PeerState.WAITING:
             return []
-        self._state = _State.BRINGING_UP
+        self._state = PeerState.BRINGING_UP
         self._knowledge.formed = formed
         self._epoch = formed.epoch
         self.timeline.leave(Phase.RENDEZVOUS, now)
@@ -313,13 +280,13 @@ class PeerMachine:
         return [ev.ConnectRing(self._tag(ev.ConnectRing), formed.job_id, formed.epoch, left, right)]
 
     def _merge_when_possible(self, now: float) -> Effects:
-        if self._state is not _State.BRINGING_UP or self._devices is None or not self._is_linked:
+        if self._state is not PeerState.BRINGING_UP or self._devices is None or not self._is_linked:
             return []
         self.timeline.enter(Phase.MERGE, now)
         return [ev.Merge(self._tag(ev.Merge), self._devices)]
 
     def _report_ready(self, table: CoreTable, now: float) -> Effects:
-        self._state = _State.COMMITTING
+        self._state = PeerState.COMMITTING
         self._table = table
         self.timeline.leave(Phase.MERGE, now)
         self.timeline.enter(Phase.COMMIT, now)
@@ -328,15 +295,15 @@ class PeerMachine:
         return [ev.Send(Ready(table.digest, kinds, self.timeline.spans()))]
 
     def _leave(self, now: float) -> Effects:
-        if self._state is not _State.UP:
+        if self._state is not PeerState.UP:
             return []
-        self._state = _State.LEAVING
+        self._state = PeerState.LEAVING
         self._leave_deadline = now + self.config.shutdown_timeout + _GRACE
         return [ev.Send(Leave(self.config.shutdown_timeout))]
 
     def _on_session_lost(self, reason: str) -> Effects:
-        if self._state is _State.REGISTERING:
-            self._state = _State.CONNECTING
+        if self._state is PeerState.REGISTERING:
+            self._state = PeerState.CONNECTING
             self._knowledge.dial_reason = reason
             return [ev.Connect(self._tag(ev.Connect))]
         if self._hosts_coordinator:
@@ -350,20 +317,26 @@ class PeerMachine:
         return [ev.Send(Heartbeat(number, self.phase, *self._health, step, age, self.calls_waiting > 0))]
 
     def _on_backend_failed(self, error: BringupError, now: float) -> Effects:
-        if self._state is not _State.CONNECTING:
+        if self._state is not PeerState.CONNECTING:
             return self._fail(error, Phase.DEVICES)
         # It is kept until the coordinator can be told of it, but not for long.
         self._held = (now + _PATIENCE_TO_TELL, error)
         return []
 
+    def _on_health(self, healthy: bool, detail: str, now: float) -> Effects:
+        self._health = (healthy, detail)
+        if self._state is PeerState.UP and self.config.fails_when_unhealthy and not healthy:
+            return self._fail(self._knowledge.devices_failed(self.phase, detail))
+        return self._heartbeat(now) if self._state in REGISTERED else []
+
     def _fail(self, error: BaseException, phase: Phase | None = None) -> Effects:
         """Fail, and tell the coordinator why, and in which phase where that is not the one this client is in."""
         goodbye = Goodbye(phase or self.phase, type(error).__name__, goodbye_cause(error))
-        told: Effects = [ev.Send(goodbye)] if self._state in (_State.REGISTERING, *_REGISTERED) else []
+        told: Effects = [ev.Send(goodbye)] if self._state in (PeerState.REGISTERING, *REGISTERED) else []
         return told + self._close(error)
 
     def _close(self, error: BaseException) -> Effects:
-        self._state = _State.CLOSED
+        self._state = PeerState.CLOSED
         return [ev.Failed(error)]
 
     # Helpers.
@@ -380,12 +353,12 @@ class PeerMachine:
         return True
 
     def _heartbeat_due(self) -> float | None:
-        patience_ends = self._initialization_deadline if self._state in _BEFORE_UP else None
+        patience_ends = self._initialization_deadline if self._state in BEFORE_UP else None
         return self._beats.due(self.phase, self._knowledge.acked_at, patience_ends)
 
     def _redial_due(self) -> float | None:
         """Return when to dial the coordinator again although its connection stands, unless that is being done."""
-        if self._state not in _REGISTERED or self._hosts_coordinator or ev.Reconnect in self._awaited:
+        if self._state not in REGISTERED or self._hosts_coordinator or ev.Reconnect in self._awaited:
             return None
         return self._beats.redial_due(self._heard_at)
 

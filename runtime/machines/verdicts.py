@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from ...errors import (
     BringupError,
     CoordinatorLostError,
+    DeviceFailedError,
     PeerFailedError,
     RegistrationRefusedError,
     RendezvousTimeoutError,
@@ -17,6 +16,7 @@ from .ids import format_ids, unpack_ids
 
 __all__ = [
     "coordinator_lost",
+    "devices_failed",
     "goodbye_cause",
     "name_clients",
     "of_refusal",
@@ -26,6 +26,9 @@ __all__ = [
 
 JOB_WIDE_ERRORS: dict[str, type[BringupError]] = {"TopologyError": TopologyError}
 """Errors that are nobody's fault in particular: every client raises the same."""
+
+TOLD_AS_THEY_ARE = (*JOB_WIDE_ERRORS, DeviceFailedError.__name__)
+"""Errors that every client raises where one says goodbye with them; others are the cause of a `PeerFailedError`."""
 
 RENDEZVOUS_TIMEOUT = RendezvousTimeoutError.__name__
 
@@ -41,6 +44,8 @@ def of_verdict(verdict: Verdict) -> BringupError:
         return JOB_WIDE_ERRORS[verdict.error](verdict.cause)
     if verdict.error == CoordinatorLostError.__name__:
         return coordinator_lost(verdict.address, verdict.hostname, verdict.phase, verdict.cause)
+    if verdict.error == DeviceFailedError.__name__:
+        return devices_failed(verdict.client_id, verdict.address, verdict.hostname, verdict.phase, verdict.cause)
     text = f"{_who(verdict)} failed in phase {verdict.phase}: {verdict.cause.rstrip('.')}"
     if verdict.also:
         text += f". Clients that failed with it: {format_ids(unpack_ids(verdict.also))}"
@@ -71,6 +76,19 @@ def coordinator_lost(address: str, host: str, phase: str, cause: str) -> Coordin
         f"client 0 ({host or address}), which hosts the coordinator, was lost in phase {phase}: {cause}. "
         "Look at the log of client 0; restart the job once it is mended.",
         client_id=0,
+        address=address,
+        host=host,
+        phase=phase,
+        cause=cause,
+    )
+
+
+def devices_failed(client_id: int, address: str, host: str, phase: str, cause: str) -> DeviceFailedError:
+    """Return the exception for devices that became unhealthy in a job that is to end then."""
+    return DeviceFailedError(
+        f"the devices of {_client(client_id, host, address)} became unhealthy in phase {phase}, and "
+        f"unhealthy_action='fail' there: {cause.rstrip('.')}. Restart the job once that host is mended, or without it.",
+        client_id=client_id,
         address=address,
         host=host,
         phase=phase,
@@ -119,5 +137,8 @@ def goodbye_cause(error: BaseException) -> str:
 
 
 def _who(verdict: Verdict) -> str:
-    where: Iterable[str] = (part for part in (verdict.hostname, verdict.address) if part)
-    return f"client {verdict.client_id} ({', '.join(where)})"
+    return _client(verdict.client_id, verdict.hostname, verdict.address)
+
+
+def _client(client_id: int, host: str, address: str) -> str:
+    return f"client {client_id} ({', '.join(part for part in (host, address) if part)})"

@@ -11,7 +11,7 @@ import pytest
 
 from bringup.devices.base import BackendConfig
 from bringup.devices.gpu.backend import GpuBackend
-from bringup.devices.registry import preferred_device_type
+from bringup.devices.registry import create_backend
 from bringup.errors import DeviceNotFoundError
 
 CONFIG = BackendConfig(environment=dict(os.environ))
@@ -76,4 +76,4 @@ def test_hidden_gpus_are_not_found() -> None:
 
 
 def test_a_gpu_is_preferred_to_a_cpu() -> None:
-    assert preferred_device_type(CONFIG) in ("GPU", "TPU")
+    assert create_backend(None, CONFIG).device_type in ("GPU", "TPU")

@@ -255,8 +255,11 @@ def test_an_opening_that_fails_or_hangs_is_reported(run: Run) -> None:
         with pytest.raises(ConfigurationError) as caught:
             await thread.open(LONG)
         assert caught.value is odd
-        with pytest.raises(DeviceInitializationError, match="start was refused, because it could not be opened"):
+        with pytest.raises(DeviceInitializationError, match="discover was refused, because it could not be opened"):
+            await thread.discover(LONG)
+        with pytest.raises(ConfigurationError) as caught:
             await thread.start(LONG)
+        assert caught.value is odd
         # It ends by itself: `run` waits for it.
         thread = make(Unopened(open=gate))
         with pytest.raises(

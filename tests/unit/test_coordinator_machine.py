@@ -193,6 +193,11 @@ def test_equal_digests_commit_and_tell_kinds_and_the_slowest() -> None:
     assert sorted(effects[-1].sessions) == list(ALL)
 
 
+def test_devices_that_end_a_job_are_a_verdict_of_their_own() -> None:
+    found = verdict(say(machine_with(*range(N)), 1, Goodbye("ready", "DeviceFailedError", "ECC errors")))
+    assert (found.error, found.client_id, found.phase, found.cause) == ("DeviceFailedError", 1, "ready", "ECC errors")
+
+
 def test_different_digests_fail_for_all_and_name_the_odd_one() -> None:
     machine = machine_with(*range(N))
     say(machine, 0, ready())

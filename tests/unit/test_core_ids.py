@@ -114,3 +114,20 @@ def test_clients_without_devices_are_named() -> None:
     check_counts(np.array([1, 2], np.int32))
     with pytest.raises(TopologyError, match="clients 1, 3-4 "):
         check_counts(np.array([1, 0, 2, 0, 0], np.int32))
+
+
+def test_some_clients_may_be_allowed_to_have_no_devices_but_not_all() -> None:
+    check_counts(np.array([0, 2, 0], np.int32), allow_empty=True)
+    with pytest.raises(TopologyError, match="no client brought a device"):
+        check_counts(np.zeros(3, np.int32), allow_empty=True)
+
+
+def test_clients_without_devices_have_no_rows() -> None:
+    job: Job = [[], [device(2, 1), device(5, 0)], []]
+    counts = np.array([0, 2, 0], np.int32)
+    rows = sum(
+        (own_rows(client_id, counts, devices) for client_id, devices in enumerate(job)), np.zeros((2, 7), np.int32)
+    )
+    table = table_of(counts, rows)
+    assert table.core_ids.tolist() == [2, 5]
+    assert [table.owner(row) for row in range(2)] == [(1, 0), (1, 1)]

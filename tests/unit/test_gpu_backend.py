@@ -12,7 +12,7 @@ from bringup.devices.base import BackendConfig
 from bringup.devices.gpu.backend import GpuBackend
 from bringup.devices.gpu.cuda import open_cuda
 from bringup.devices.gpu.presence import find_gpu_traces, numa_node_of
-from bringup.devices.registry import create_backend, preferred_device_type
+from bringup.devices.registry import create_backend
 from bringup.errors import ConfigurationError, DeviceInitializationError, DeviceNotFoundError
 
 VERSION = """NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.82.07  Thu Aug 21 12:34:56 UTC 2025
@@ -154,9 +154,9 @@ def test_it_is_built_in() -> None:
 def test_without_gpu_another_type_is_preferred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = host(tmp_path)
     monkeypatch.setattr("bringup.devices.gpu.backend.find_gpu_traces", lambda _: find_gpu_traces(root))
-    assert preferred_device_type(BackendConfig()) in ("CPU", "TPU")
+    assert create_backend(None, BackendConfig()).device_type in ("CPU", "TPU")
     (root / "dev/nvidia0").touch()
-    assert preferred_device_type(BackendConfig()) in ("GPU", "TPU")
+    assert create_backend(None, BackendConfig()).device_type in ("GPU", "TPU")
 
 
 def test_settings_are_for_start() -> None:

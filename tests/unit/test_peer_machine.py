@@ -12,6 +12,7 @@ from bringup.devices.base import LocalDevice
 from bringup.errors import (
     BringupError,
     CoordinatorLostError,
+    DeviceFailedError,
     DeviceInitializationError,
     PeerFailedError,
     RegistrationRefusedError,
@@ -274,6 +275,25 @@ def test_a_change_of_health_is_reported_at_once() -> None:
     assert isinstance(beat, Heartbeat)
     assert (beat.healthy, beat.health) == (False, "too hot")
     assert script.machine.update_of(1) == MemberUpdate(1, Phase.READY, False, "too hot")
+
+
+def test_a_client_whose_devices_may_not_become_unhealthy_says_so_and_fails() -> None:
+    script = up()
+    script.machine.config = dataclasses.replace(CONFIG, fails_when_unhealthy=True)
+    assert [type(message) for message in sent(script.take(ev.HealthChanged(True, "healthy again")))] == [Heartbeat]
+    goodbye, failed = script.take(ev.HealthChanged(False, "ECC errors"))
+    assert goodbye == ev.Send(Goodbye(Phase.READY, "DeviceFailedError", "ECC errors"))
+    error = failed.error
+    assert isinstance(error, DeviceFailedError)
+    assert (error.client_id, error.address, error.host, error.cause) == (1, "h1:9000", "node-1", "ECC errors")
+    assert script.machine.deadline() is None
+
+
+def test_a_client_that_is_leaving_does_not_fail_for_its_devices() -> None:
+    script = up()
+    script.machine.config = dataclasses.replace(CONFIG, fails_when_unhealthy=True)
+    script.take(ev.WishLeave())
+    assert [type(message) for message in sent(script.take(ev.HealthChanged(False, "hot")))] == [Heartbeat]
 
 
 def test_what_the_coordinator_says_of_others_is_kept() -> None:

@@ -16,12 +16,12 @@ from bringup.devices.sim.backend import SimBackend
 from bringup.errors import ConfigurationError, DeviceInitializationError, DeviceNotFoundError
 
 
-def test_what_is_built_in_is_made_at_once() -> None:
-    backend = prepare_backend("sim", BackendConfig())
-    assert type(backend) is SimBackend
-    assert not isinstance(backend, Openable)
+def test_wrong_settings_show_when_it_is_opened() -> None:
+    backend = prepare_backend("sim", BackendConfig(environment={"BRINGUP_SIM_TOPOLOGY": "x"}))
+    assert backend.device_type == "SIM"
+    assert isinstance(backend, Openable)
     with pytest.raises(ConfigurationError, match="BRINGUP_SIM_TOPOLOGY"):
-        prepare_backend("SIM", BackendConfig(environment={"BRINGUP_SIM_TOPOLOGY": "x"}))
+        backend.open()
 
 
 def test_a_preferred_backend_is_looked_for_later() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 
 import pytest
 
 from bringup.errors import (
     CoordinatorLostError,
+    DeviceError,
+    DeviceFailedError,
     DeviceInitializationError,
     PeerFailedError,
     RegistrationRefusedError,
@@ -43,6 +46,19 @@ def test_an_error_that_is_nobodys_fault_is_the_same_for_all() -> None:
     error = of_verdict(dataclasses.replace(VERDICT, error="TopologyError", cause="core id 5 twice"))
     assert type(error) is TopologyError
     assert str(error) == "core id 5 twice"
+
+
+def test_devices_that_end_a_job_are_an_error_of_devices_and_of_a_client() -> None:
+    error = of_verdict(dataclasses.replace(VERDICT, error="DeviceFailedError", phase="ready", cause="ECC errors"))
+    assert type(error) is DeviceFailedError
+    assert isinstance(error, DeviceError)
+    assert isinstance(error, PeerFailedError)
+    assert (error.client_id, error.address, error.host) == (3, "h3:9000", "node-3")
+    assert (error.phase, error.cause) == ("ready", "ECC errors")
+    assert "the devices of client 3 (node-3, h3:9000) became unhealthy in phase ready, and " in str(error)
+    assert "unhealthy_action='fail' there: ECC errors. " in str(error)
+    duplicate = copy.copy(error)
+    assert (str(duplicate), duplicate.client_id, duplicate.cause) == (str(error), 3, "ECC errors")
 
 
 def test_an_error_of_a_later_version_is_a_failure_of_that_client() -> None:

@@ -1,0 +1,230 @@
+"""What a client can say of its job without waiting: who and what is in it, how it does, how it came up."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import logging
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ConfigurationError, PeerFailedError, TopologyError
+from ..transport.messages import Span
+from .client import Client
+from .drivers.peer import CoordinationPeer
+from .machines.events import Up
+from .machines.ids import format_ids
+from .records import Device, Member, devices_of
+
+if TYPE_CHECKING:
+    from .topology.mesh import Mesh
+    from .topology.topology import Topology
+
+__all__ = ["SystemFacts"]
+
+_log = logging.getLogger("bringup")
+
+
+class SystemFacts:
+    """What the asynchronous and the blocking system have in common: the facts of the job, which wait for nothing."""
+
+    def __init__(self, client: Client, up: Up) -> None:
+        self._client = client
+        self._up = up
+
+    @property
+    def device_type(self) -> str:
+        """The type of the devices: `CPU`, `GPU`, `TPU`, `SIM`, ..."""
+        return self._client.device_type
+
+    @property
+    def client_id(self) -> int:
+        """This client."""
+        return self._client.job.client_id
+
+    @property
+    def num_clients(self) -> int:
+        """How many clients the job has."""
+        return self._client.job.num_clients
+
+    @property
+    def job_name(self) -> str:
+        """What the clients call the job."""
+        return self._client.job.job_name
+
+    @property
+    def job_id(self) -> str:
+        """128 random bits in hexadecimal, drawn each time the job forms."""
+        return self._up.job_id
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        """The `host:port` of every client, in client order; empty in local mode."""
+        return tuple(member.address for member in self._up.members if member.address)
+
+    @cached_property
+    def devices(self) -> tuple[Device, ...]:
+        """All devices of the job, in client order, then local order."""
+        return devices_of(self._up.table, self._up.kinds, self.device_type, self.job_name)
+
+    @cached_property
+    def local_devices(self) -> tuple[Device, ...]:
+        """The devices of this client."""
+        return tuple(device for device in self.devices if device.client_id == self.client_id)
+
+    @property
+    def core_ids(self) -> npt.NDArray[np.int32]:
+        """The core ids of all devices: read-only int32 `[num_devices]`, by client, then by local device."""
+        return self._up.table.core_ids
+
+    @cached_property
+    def topology(self) -> Topology | None:
+        """Where all devices sit, or `None` where they have no location."""
+        from .topology.topology import Topology  # when it is asked for: not every job pays for loading it
+
+        table = self._up.table
+        return None if table.locations is None else Topology.of_locations(table.counts, table.locations)
+
+    def mesh(
+        self,
+        shape: Sequence[int],
+        dim_names: Sequence[str],
+        *,
+        ring_dims: int | None = None,
+        ring_axes: Sequence[str] | None = None,
+        ring_bounds: Sequence[int] | None = None,
+        can_split_host_across_rings: bool = True,
+        build_ring_across_rings: bool = False,
+        rotate_ring_across_rings: bool = False,
+    ) -> Mesh:
+        """Return a mesh of all devices of the job, with this client's devices as its local ones.
+
+        Its rings are in the orders of DTensor's `create_tpu_mesh`; see `Topology.mesh` for the arguments.
+        `topology.best_mesh` looks for the arrangement with the fewest hops.
+
+        Raises:
+            ConfigurationError: an argument is malformed, or rings cannot be built as asked.
+            TopologyError: the devices have no location, or some places of the machine have no device.
+        """
+        if self.topology is None:
+            raise TopologyError(
+                f"mesh(shape={tuple(shape)}) of client {self.client_id}: the {self.device_type} devices of this job "
+                "have no location, so that no order is better than another: reshape range(num_devices) instead"
+            )
+        return self.topology.mesh(
+            self.client_id,
+            shape,
+            dim_names,
+            ring_dims=ring_dims,
+            ring_axes=ring_axes,
+            ring_bounds=ring_bounds,
+            can_split_host_across_rings=can_split_host_across_rings,
+            build_ring_across_rings=build_ring_across_rings,
+            rotate_ring_across_rings=rotate_ring_across_rings,
+        )
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """All clients of the job, as this client knows them now."""
+        machine = self._peer.machine
+        now = self._peer.clock()
+        members: list[Member] = []
+        for info in self._up.members:
+            update = machine.update_of(info.client_id)
+            step, step_age = machine.step_of(info.client_id, now) or (None, None)
+            members.append(
+                Member(
+                    client_id=info.client_id,
+                    address=info.address,
+                    hostname=info.hostname,
+                    pid=info.pid,
+                    incarnation=info.incarnation,
+                    phase="ready" if update is None else str(update.phase),
+                    health="healthy" if update is None or update.healthy else update.health,
+                    last_heartbeat_age=machine.age_of(info.client_id, now),
+                    step=step,
+                    step_age=step_age,
+                    reconnects=0 if update is None else update.reconnects,
+                )
+            )
+        return tuple(members)
+
+    def report_progress(self, step: int) -> None:
+        """Say that this client's program has got to a step: `members` and errors then tell who is behind, by how much.
+
+        Cheap, waits for nothing, and may be called from any thread. With `options.stall_timeout` on client 0, a client
+        that stays at one step for so long, without waiting for others in a collective or barrier, has failed.
+
+        Args:
+            step: 0 or more; a step that is reported again is no progress.
+
+        Raises:
+            ConfigurationError: it is no such number.
+            PeerFailedError: the job has failed.
+        """
+        self._peer.report_progress(step)
+
+    def announce_preemption(self, deadline: float = 0.0, reason: str = "announce_preemption()") -> None:
+        """Say that this client is to be taken: see `reached_preemption_point`. Waits for nothing; from any thread.
+
+        Args:
+            deadline: seconds until then; all save 15 minutes before, or as soon as they can.
+            reason: for the logs of all.
+        """
+        self._check_services("announce_preemption()")
+        self._peer.preemption.announce(float(deadline), str(reason))
+
+    def _reached(self, step: int) -> concurrent.futures.Future[bool] | bool:
+        self._check_services("reached_preemption_point()")
+        if isinstance(step, bool) or not isinstance(step, int) or step < 0:
+            raise ConfigurationError(f"reached_preemption_point(step={step!r}): a step is a whole number, 0 or more")
+        return self._peer.preemption.reached(step)
+
+    @property
+    def failure(self) -> PeerFailedError | None:
+        """What ended the job, or `None`."""
+        error = self._client.failed.value
+        return error if isinstance(error, PeerFailedError) else None
+
+    @property
+    def timeline(self) -> tuple[Span, ...]:
+        """The phases of this client's bring-up, then, of each phase, the slowest client's where that is another's.
+
+        Starts and durations are in seconds since that client called `initialize()`.
+        """
+        slowest = (span for span in self._up.slowest if span.client_id != self.client_id)
+        return self._peer.machine.timeline.spans() + tuple(slowest)
+
+    @property
+    def _peer(self) -> CoordinationPeer:
+        assert self._client.peer is not None
+        return self._client.peer
+
+    def _check_services(self, what: str) -> None:
+        who = None if self._up.has_services else "client 0"
+        if not self._client.plan.enable_coordination_service:
+            who = "this client"
+        if who is not None:
+            raise ConfigurationError(
+                f"{what} needs the coordination services, which {who} switched off "
+                "(enable_coordination_service=False): initialize with them on"
+            )
+
+    def _warn_of_missing(self, missing: tuple[int, ...]) -> None:
+        if missing:
+            _log.warning(
+                "client %d shut down without clients %s, which did not join within shutdown_timeout=%g s",
+                self.client_id,
+                format_ids(missing),
+                self._client.plan.options.shutdown_timeout,
+            )
+
+    def __repr__(self) -> str:
+        state = f"failed: {self._client.failed.value}" if self._client.failed.is_set else self._client.phase
+        return (
+            f"<{type(self).__name__} client {self.client_id} of {self.num_clients}, "
+            f"{len(self._up.table.core_ids)} {self.device_type} devices, {state}>"
+        )
