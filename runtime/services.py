@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import hashlib
 import operator
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import cast
 
 from .. import errors
@@ -15,7 +17,7 @@ from ..transport.service_messages import ClientIds, EnterBarrier, Refusal, Servi
 from .drivers.service_channel import ServiceCalls, Way
 from .machines.ids import pack_ids, unpack_ids
 
-__all__ = ["ServiceClient", "barrier_request", "clients_of"]
+__all__ = ["ServiceClient", "barrier_request", "checked_ids", "clients_of", "name_of_set"]
 
 _BARRIER_NAME_BYTES_MAX = 1024
 
@@ -36,6 +38,7 @@ class ServiceClient:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._calls: dict[asyncio.AbstractEventLoop, ServiceCalls] = {}
+        self._departures: dict[asyncio.AbstractEventLoop, AsyncGenerator[None, None]] = {}
         self._error: Callable[[], BaseException] | None = None
 
     async def call(self, make: Callable[[int], ServiceRequest]) -> ServiceReply:
@@ -65,8 +68,9 @@ class ServiceClient:
         with self._lock:
             calls = self._calls.get(loop)
             if calls is None:
-                self._calls = {other: kept for other, kept in self._calls.items() if not other.is_closed()}
+                self._forget_closed_loops()
                 calls = self._calls[loop] = ServiceCalls(self._make_way)
+                self._departures[loop] = _at_loop_end(lambda: self._leave(loop))
                 if self._error is not None:
                     calls.end(self._error)
         return calls
@@ -77,6 +81,19 @@ class ServiceClient:
                 f"this process was forked from process {self._pid}, and has no part in its job: "
                 "start clients as processes of their own"
             )
+
+    def _forget_closed_loops(self) -> None:
+        for loop in [loop for loop in self._departures if loop.is_closed()]:
+            self._calls.pop(loop, None)
+            del self._departures[loop]
+
+    def _leave(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Make no more calls on a loop that ends: the other side is not to wait for its return."""
+        with self._lock:
+            calls = self._calls.pop(loop, None)
+            self._departures.pop(loop, None)
+        if calls is not None:
+            calls.end(lambda: NotInitializedError("the event loop of this call has ended"))
 
     def refused(self, refusal: Refusal) -> BringupError:
         """Return the exception that a refusal is."""
@@ -101,6 +118,24 @@ class ServiceClient:
                 continue
 
 
+def _at_loop_end(callback: Callable[[], None]) -> AsyncGenerator[None, None]:
+    """Call back when the running loop shuts its asynchronous generators down, which `asyncio.run` does at its end.
+
+    That is the only notice of it. The generator is to be held until then.
+    """
+
+    async def wait() -> AsyncGenerator[None, None]:
+        try:
+            yield
+        finally:
+            callback()
+
+    generator = wait()
+    with contextlib.suppress(StopIteration):
+        generator.__anext__().send(None)
+    return generator
+
+
 def barrier_request(
     name: str, client_ids: Iterable[int] | None, timeout: float | None, own: int
 ) -> Callable[[int], EnterBarrier]:
@@ -115,22 +150,30 @@ def barrier_request(
         )
     if timeout is not None and not timeout >= 0:
         raise ConfigurationError(f"timeout={timeout!r} of barrier {name!r} is not a number of seconds, 0 or more")
-    packed: tuple[int, ...] = ()
-    if client_ids is not None:
-        ids = [_client_id(name, client_id) for client_id in client_ids]
-        if own not in ids or len(set(ids)) < len(ids):
-            raise ConfigurationError(
-                f"client_ids={ids} of barrier {name!r}: give each client once, and client {own} itself among them"
-            )
-        packed = pack_ids(ids)
+    packed = () if client_ids is None else pack_ids(checked_ids(f"barrier {name!r}", client_ids, own))
     return lambda ticket: EnterBarrier(ticket, name, packed, -1.0 if timeout is None else float(timeout))
 
 
-def _client_id(name: str, client_id: object) -> int:
+def checked_ids(what: str, client_ids: Iterable[int], own: int) -> list[int]:
+    """Return who takes part in something, in order.
+
+    Raises:
+        ConfigurationError: they are no client ids, one is double, or this client is not among them.
+    """
     try:
-        return operator.index(client_id)  # type: ignore[arg-type]
+        ids = sorted(map(operator.index, client_ids))
     except TypeError:
-        raise ConfigurationError(f"client_ids of barrier {name!r} hold {client_id!r}, which is no client id") from None
+        raise ConfigurationError(f"client_ids={client_ids!r} of {what} is not a sequence of client ids") from None
+    if own not in ids or len(set(ids)) < len(ids):
+        raise ConfigurationError(
+            f"client_ids={ids} of {what}: give each client once, and client {own} itself among them"
+        )
+    return ids
+
+
+def name_of_set(what: str, client_ids: Iterable[int]) -> str:
+    """Return the name of a barrier that is for these clients alone: sets that overlap do not wait for each other."""
+    return f"bringup/{what}/{hashlib.sha256(repr(pack_ids(client_ids)).encode()).hexdigest()}"
 
 
 def clients_of(reply: ServiceReply) -> tuple[int, ...]:

@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncIterator, Iterable
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import BringupError, ConfigurationError, PeerFailedError
 from ..transport.service_messages import ListLive
-from .client import ACTIVE, fresh
+from .client import ACTIVE
 from .kv import KeyValueStore
-from .services import barrier_request, clients_of
+from .services import barrier_request, checked_ids, clients_of, name_of_set
 from .system_facts import SystemFacts
 
-if TYPE_CHECKING:
-    pass
-
 __all__ = ["System", "check_out"]
-
-_log = logging.getLogger("bringup")
-
-_LIVE_BARRIER = "bringup/live"
 
 
 class System(SystemFacts):
@@ -113,21 +105,27 @@ class System(SystemFacts):
     async def live(self, client_ids: Iterable[int] | None = None) -> AsyncIterator[tuple[int, ...]]:
         """Do something that all of some clients do, or none; yields who they are. They meet before and after.
 
-        Either the block ends without an exception on all of them, or it raises `PeerFailedError` on all that are left,
-        also where the block itself has raised something as a consequence. As jax's `live_devices` does it.
+        Either all of them live until the end, or it raises `PeerFailedError` on all that are left, also where the block
+        itself has raised something as a consequence. What the block raises else, it raises once the others have come to
+        its end; a block that is cancelled does not wait for them. As jax's `live_devices` does it.
 
         Args:
             client_ids: who takes part, this client among them; `None` for all.
         """
-        ids = tuple(range(self.num_clients)) if client_ids is None else tuple(sorted(set(client_ids)))
-        await self.barrier(_LIVE_BARRIER, client_ids=ids)
+        self._check_services("live()")
+        named = range(self.num_clients) if client_ids is None else client_ids
+        ids = tuple(checked_ids("live()", named, self.client_id))
+        name = name_of_set("live", ids)
+        await self.barrier(name, client_ids=ids)
         try:
             yield ids
         except Exception as error:
-            if (failure := self.failure) is not None:
-                raise fresh(failure) from error
+            try:
+                await self.barrier(name, client_ids=ids)
+            except PeerFailedError as failure:
+                raise failure from error
             raise
-        await self.barrier(_LIVE_BARRIER, client_ids=ids)
+        await self.barrier(name, client_ids=ids)
 
     async def reached_preemption_point(self, step: int) -> bool:
         """Say that this client's program has got to a step, and return whether it is the one at which all are to save.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import logging
+import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -173,8 +174,13 @@ class SystemFacts:
         Args:
             deadline: seconds until then; all save 15 minutes before, or as soon as they can.
             reason: for the logs of all.
+
+        Raises:
+            ConfigurationError: `deadline` is no number.
         """
         self._check_services("announce_preemption()")
+        if not isinstance(deadline, int | float) or math.isnan(deadline):
+            raise ConfigurationError(f"announce_preemption(deadline={deadline!r}): a deadline is a number of seconds")
         self._peer.preemption.announce(float(deadline), str(reason))
 
     def _reached(self, step: int) -> concurrent.futures.Future[bool] | bool:

@@ -25,6 +25,7 @@ LAYERS = {
     "runtime": {"errors", "devices", "transport", ""},
     "testing": {"errors", "devices", "transport", "runtime", ""},
     "sync": {"runtime"},
+    "compat": {"errors", "runtime"},
 }
 """What the modules of each part may import beside their own; `""` is the package's own face."""
 

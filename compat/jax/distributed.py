@@ -1,0 +1,62 @@
+"""Stands where `jax.distributed` and `jax._src.distributed` do, over the active system of this process.
+
+A program that takes jax's client for its key-value store, barriers and preemption points needs another import only::
+
+    from bringup.compat.jax.distributed import global_state
+    global_state.client.wait_at_barrier("saved", timeout_in_ms=60_000)
+"""
+
+from __future__ import annotations
+
+from ...errors import NotInitializedError
+from ...runtime.blocking import SyncSystem, current
+from .client import DistributedRuntimeClient
+from .errors import JaxRuntimeError
+from .preemption import PreemptionSyncManager
+
+__all__ = ["DistributedRuntimeClient", "JaxRuntimeError", "PreemptionSyncManager", "State", "global_state"]
+
+
+class State:
+    """What this process is in its job now; it holds nothing itself, so that it is always right."""
+
+    @property
+    def client(self) -> DistributedRuntimeClient | None:
+        """The job's key-value store and barriers; `None` while no system is active."""
+        system = _active()
+        return None if system is None else DistributedRuntimeClient(system)
+
+    @property
+    def preemption_sync_manager(self) -> PreemptionSyncManager | None:
+        """What tells the step at which all are to save; `None` while no system is active."""
+        system = _active()
+        return None if system is None else PreemptionSyncManager(system)
+
+    @property
+    def process_id(self) -> int:
+        """The client id; 0 while no system is active."""
+        system = _active()
+        return 0 if system is None else system.client_id
+
+    @property
+    def num_processes(self) -> int:
+        """How many clients the job has; 1 while no system is active."""
+        system = _active()
+        return 1 if system is None else system.num_clients
+
+    @property
+    def coordinator_address(self) -> str | None:
+        """The `host:port` of the coordinator; `None` in local mode, and while no system is active."""
+        system = _active()
+        return system.jobs[0] if system is not None and system.jobs else None
+
+
+global_state = State()
+"""What jax has under the same name."""
+
+
+def _active() -> SyncSystem | None:
+    try:
+        return current()
+    except NotInitializedError:
+        return None
