@@ -37,6 +37,7 @@ from .progress import show_progress
 from .services import ServiceClient
 from .signals import TerminationNotice
 from .thread import RuntimeThread
+from .visits import tell_topology
 
 __all__ = ["ACTIVE", "Client", "fresh"]
 
@@ -307,7 +308,9 @@ class Client:
         coordinator = services = None
         if job.client_id == 0:
             machine = CoordinatorMachine(self._coordinator_config())
-            coordinator = CoordinatorDriver(machine, network, time.monotonic)
+            coordinator = CoordinatorDriver(
+                machine, network, time.monotonic, lambda: tell_topology(self.settled.value, self.job.job_name)
+            )
             services = self._make_services(machine) if self.plan.enable_coordination_service else None
         own = job.own_address
         return CoordinationPeer(

@@ -302,7 +302,34 @@ class Acknowledge:
     received: int
 
 
+@dataclass(frozen=True, slots=True)
+class AskTopology:
+    """Said instead of `Register` by one who is no client: answered by `TopologyTold`, and the connection ends.
+
+    Attributes:
+        protocol_version: of who asks.
+    """
+
+    protocol_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyTold:
+    """Where the devices of the job are.
+
+    Attributes:
+        counts: devices of each client.
+        locations: int32 `[num_devices, 4]` (x, y, z, core), little-endian.
+        reason: why the rest is empty, where it is: the job is not up, or its devices have no location.
+    """
+
+    counts: tuple[int, ...]
+    locations: bytes
+    reason: str
+
+
 ClientMessage = Register | Heartbeat | Ready | Suspect | Leave | Goodbye | PreemptionNotice | StepTold
 CoordinatorMessage = Refused | HeartbeatAck | Formed | Commit | Verdict | Dismissed | StepAsked | PointSet
 SessionMessage = Resume | Resumed | Acknowledge
-Message = ClientMessage | CoordinatorMessage | SessionMessage
+VisitorMessage = AskTopology | TopologyTold
+Message = ClientMessage | CoordinatorMessage | SessionMessage | VisitorMessage

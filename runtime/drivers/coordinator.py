@@ -9,7 +9,16 @@ from functools import partial
 from typing import Any, get_args
 
 from ...transport.addresses import Address
-from ...transport.messages import ClientMessage, Message, Refused, Register, Resume, Resumed
+from ...transport.messages import (
+    AskTopology,
+    ClientMessage,
+    Message,
+    Refused,
+    Register,
+    Resume,
+    Resumed,
+    TopologyTold,
+)
 from ...transport.ports import ChannelClosedError, Connection, Network, ProbeOutcome, ProbeResult
 from ..machines import events as ev
 from ..machines.coordinator import CoordinatorMachine
@@ -35,9 +44,23 @@ _BROKEN = "the connection broke"
 
 
 class CoordinatorDriver:
-    """The coordinator, as client 0's peer hosts it."""
+    """The coordinator, as client 0's peer hosts it.
 
-    def __init__(self, machine: CoordinatorMachine, network: Network | None, clock: Callable[[], float]) -> None:
+    Args:
+        machine: decides.
+        network: to probe suspects over; `None` for a job of one client.
+        clock: the time, monotonic, in seconds.
+        tell_topology: answers who asks for the topology of the job.
+    """
+
+    def __init__(
+        self,
+        machine: CoordinatorMachine,
+        network: Network | None,
+        clock: Callable[[], float],
+        tell_topology: Callable[[], TopologyTold],
+    ) -> None:
+        self._tell_topology = tell_topology
         self._machine = machine
         self._network = network
         self._clock = clock
@@ -100,6 +123,8 @@ class CoordinatorDriver:
     async def _serve(self, connection: Connection) -> None:
         async with asyncio.timeout(REGISTRATION_TIMEOUT):
             first = await connection.receive()
+        if isinstance(first, AskTopology):
+            return await connection.send(self._tell_topology())
         if isinstance(first, Resume):
             return await self._resume(first, connection)
         if not isinstance(first, Register):

@@ -23,6 +23,7 @@ from bringup.runtime.machines.peer import PeerConfig, PeerMachine
 from bringup.runtime.machines.services import Services
 from bringup.runtime.services import ServiceClient, barrier_request
 from bringup.transport.addresses import Address
+from bringup.transport.messages import TopologyTold
 from bringup.transport.service_messages import ServiceReply, ServiceRequest
 
 from .places import JOB_ID, Place
@@ -111,7 +112,9 @@ class JobOfPeers:
         coordinator = services = None
         if client_id == 0:
             machine = CoordinatorMachine(self._coordinator_config())
-            coordinator = CoordinatorDriver(machine, network, time.monotonic)
+            coordinator = CoordinatorDriver(
+                machine, network, time.monotonic, lambda: TopologyTold((), b"", "there is no such job")
+            )
             services = ServiceServer(
                 Services(self._num_clients, 2**20, machine.whereabouts, machine.live),
                 lambda sender: machine.is_member(sender.client_id, sender.incarnation),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from bringup.transport import messages
 from bringup.transport.codec import MalformedMessageError, decode, encode
-from bringup.transport.messages import ClientMessage, CoordinatorMessage, Message, SessionMessage
+from bringup.transport.messages import ClientMessage, CoordinatorMessage, Message, SessionMessage, VisitorMessage
 from bringup.transport.protos import bringup_pb2
 
 BODIES: tuple[type, ...] = typing.get_args(Message)
@@ -95,6 +95,7 @@ def test_the_envelope_carries_every_message_and_no_other() -> None:
         *typing.get_args(ClientMessage),
         *typing.get_args(CoordinatorMessage),
         *typing.get_args(SessionMessage),
+        *typing.get_args(VisitorMessage),
     }
 
 

@@ -95,8 +95,8 @@ def test_files_that_hold_none_are_refused(data: bytes, words: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "Give one of FILE, --slice and --sim."),
-        (["--slice", "v5e:4x4", "--sim", "4x4"], "Give one of FILE, --slice and --sim."),
+        ([], "Give one of FILE, --job, --slice and --sim."),
+        (["--slice", "v5e:4x4", "--sim", "4x4"], "Give one of FILE, --job, --slice and --sim."),
         (["-", "--clients", "2"], "--clients goes with --slice and --sim"),
         (["--slice", "v5e:4x4", "--wrap", "w"], "'w' is not some of x, y and z"),
         (["--slice", "v5e:4x4", "--mesh", "4x"], "'4x' is not sizes with `x` between them"),

@@ -11,6 +11,12 @@ class Acknowledge(_message.Message):
     received: int
     def __init__(self, received: _Optional[int] = ...) -> None: ...
 
+class AskTopology(_message.Message):
+    __slots__ = ["protocol_version"]
+    PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    protocol_version: int
+    def __init__(self, protocol_version: _Optional[int] = ...) -> None: ...
+
 class Commit(_message.Message):
     __slots__ = ["kinds", "spans"]
     KINDS_FIELD_NUMBER: _ClassVar[int]
@@ -26,8 +32,9 @@ class Dismissed(_message.Message):
     def __init__(self, missing: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Envelope(_message.Message):
-    __slots__ = ["acknowledge", "commit", "dismissed", "formed", "goodbye", "heartbeat", "heartbeat_ack", "leave", "point_set", "preemption_notice", "ready", "refused", "register", "resume", "resumed", "step_asked", "step_told", "suspect", "verdict"]
+    __slots__ = ["acknowledge", "ask_topology", "commit", "dismissed", "formed", "goodbye", "heartbeat", "heartbeat_ack", "leave", "point_set", "preemption_notice", "ready", "refused", "register", "resume", "resumed", "step_asked", "step_told", "suspect", "topology_told", "verdict"]
     ACKNOWLEDGE_FIELD_NUMBER: _ClassVar[int]
+    ASK_TOPOLOGY_FIELD_NUMBER: _ClassVar[int]
     COMMIT_FIELD_NUMBER: _ClassVar[int]
     DISMISSED_FIELD_NUMBER: _ClassVar[int]
     FORMED_FIELD_NUMBER: _ClassVar[int]
@@ -45,8 +52,10 @@ class Envelope(_message.Message):
     STEP_ASKED_FIELD_NUMBER: _ClassVar[int]
     STEP_TOLD_FIELD_NUMBER: _ClassVar[int]
     SUSPECT_FIELD_NUMBER: _ClassVar[int]
+    TOPOLOGY_TOLD_FIELD_NUMBER: _ClassVar[int]
     VERDICT_FIELD_NUMBER: _ClassVar[int]
     acknowledge: Acknowledge
+    ask_topology: AskTopology
     commit: Commit
     dismissed: Dismissed
     formed: Formed
@@ -64,8 +73,9 @@ class Envelope(_message.Message):
     step_asked: StepAsked
     step_told: StepTold
     suspect: Suspect
+    topology_told: TopologyTold
     verdict: Verdict
-    def __init__(self, register: _Optional[_Union[Register, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., suspect: _Optional[_Union[Suspect, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., heartbeat_ack: _Optional[_Union[HeartbeatAck, _Mapping]] = ..., formed: _Optional[_Union[Formed, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., verdict: _Optional[_Union[Verdict, _Mapping]] = ..., dismissed: _Optional[_Union[Dismissed, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., resumed: _Optional[_Union[Resumed, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., preemption_notice: _Optional[_Union[PreemptionNotice, _Mapping]] = ..., step_asked: _Optional[_Union[StepAsked, _Mapping]] = ..., step_told: _Optional[_Union[StepTold, _Mapping]] = ..., point_set: _Optional[_Union[PointSet, _Mapping]] = ...) -> None: ...
+    def __init__(self, register: _Optional[_Union[Register, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., suspect: _Optional[_Union[Suspect, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., heartbeat_ack: _Optional[_Union[HeartbeatAck, _Mapping]] = ..., formed: _Optional[_Union[Formed, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., verdict: _Optional[_Union[Verdict, _Mapping]] = ..., dismissed: _Optional[_Union[Dismissed, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., resumed: _Optional[_Union[Resumed, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., preemption_notice: _Optional[_Union[PreemptionNotice, _Mapping]] = ..., step_asked: _Optional[_Union[StepAsked, _Mapping]] = ..., step_told: _Optional[_Union[StepTold, _Mapping]] = ..., point_set: _Optional[_Union[PointSet, _Mapping]] = ..., ask_topology: _Optional[_Union[AskTopology, _Mapping]] = ..., topology_told: _Optional[_Union[TopologyTold, _Mapping]] = ...) -> None: ...
 
 class Formed(_message.Message):
     __slots__ = ["epoch", "has_services", "job_id", "members"]
@@ -302,6 +312,16 @@ class Suspect(_message.Message):
     cause: str
     client_id: int
     def __init__(self, client_id: _Optional[int] = ..., cause: _Optional[str] = ...) -> None: ...
+
+class TopologyTold(_message.Message):
+    __slots__ = ["counts", "locations", "reason"]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    LOCATIONS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    counts: _containers.RepeatedScalarFieldContainer[int]
+    locations: bytes
+    reason: str
+    def __init__(self, counts: _Optional[_Iterable[int]] = ..., locations: _Optional[bytes] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Verdict(_message.Message):
     __slots__ = ["address", "also", "cause", "client_id", "error", "hostname", "missing", "phase"]

@@ -15,7 +15,7 @@ from ...topology.mesh import Mesh
 from ...topology.topology import Topology
 from .drawing import draw
 from .png import png
-from .source import of_bytes, of_shape, of_slice
+from .source import of_bytes, of_job, of_shape, of_slice
 from .svg import svg
 from .tables import as_object, show
 
@@ -46,6 +46,7 @@ def _names(_context: click.Context, _parameter: click.Parameter, value: str | No
 
 @click.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True), required=False)
+@click.option("--job", "job_address", metavar="HOST:PORT", help="Of a job that is up: where its client 0 listens.")
 @click.option("--slice", "slice_name", metavar="NAME", help="A slice of TPUs, such as v5e:4x4.")
 @click.option("--sim", "sim_shape", metavar="XxYxZxC", help="A simulated slice, as BRINGUP_SIM_TOPOLOGY gives it.")
 @click.option("--clients", type=click.IntRange(min=1), metavar="N", help="Clients of the slice; default: its hosts.")
@@ -59,6 +60,7 @@ def _names(_context: click.Context, _parameter: click.Parameter, value: str | No
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def topology(
     file: str | None,
+    job_address: str | None,
     slice_name: str | None,
     sim_shape: str | None,
     clients: int | None,
@@ -73,11 +75,11 @@ def topology(
 ) -> None:
     """Draw a topology, and show what the rings of a mesh on it cost, in hops over links.
 
-    It is read from FILE (what Topology.to_json(), `bringup demo --json` or TensorFlow's serialized tpu.TopologyProto
-    gave; - for standard input), or made of a slice. Chips stand at their coordinates, clients have colours, and rings
-    are paths.
+    It is asked of a job, read from FILE (what Topology.to_json(), `bringup demo --json` or TensorFlow's serialized
+    tpu.TopologyProto gave; - for standard input), or made of a slice. Chips stand at their coordinates, clients have
+    colours, and rings are paths.
     """
-    found = _find(file, slice_name, sim_shape, clients, wrap)
+    found = _find(file, job_address, slice_name, sim_shape, clients, wrap)
     mesh, best_mesh = _meshes(found, shape, dims, best)
     drawn = () if mesh is None else rings or mesh.dim_names[-1:]
     with Console(stderr=True).status("drawing"):
@@ -94,16 +96,25 @@ def topology(
     show(found, mesh, best_mesh, console)
 
 
-def _find(file: str | None, slice_name: str | None, sim_shape: str | None, clients: int | None, wrap: str) -> Topology:
-    if sum(given is not None for given in (file, slice_name, sim_shape)) != 1:
-        raise click.UsageError("Give one of FILE, --slice and --sim.")
+def _find(
+    file: str | None,
+    job_address: str | None,
+    slice_name: str | None,
+    sim_shape: str | None,
+    clients: int | None,
+    wrap: str,
+) -> Topology:
+    if sum(given is not None for given in (file, job_address, slice_name, sim_shape)) != 1:
+        raise click.UsageError("Give one of FILE, --job, --slice and --sim.")
     if slice_name is not None:
         return of_slice(slice_name, clients, wrap)
     if sim_shape is not None:
         return of_shape(sim_shape, clients, wrap)
-    assert file is not None
     if clients is not None:
-        raise click.UsageError("--clients goes with --slice and --sim: a file says which client has which devices.")
+        raise click.UsageError("--clients goes with --slice and --sim: a job or a file says who has which devices.")
+    if job_address is not None:
+        return of_job(job_address, wrap)
+    assert file is not None
     return of_bytes(*_read(file), wrap)
 
 

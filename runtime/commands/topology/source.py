@@ -1,16 +1,39 @@
-"""Where `bringup topology` gets its topology from: a file, or a slice by name or by shape."""
+"""Where `bringup topology` gets its topology from: a job, a file, or a slice by name or by shape."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 from ....devices.sim.slice import SimSlice, SliceShape
 from ....devices.tpu.slices import TpuSlice
 from ....errors import ConfigurationError, TopologyError
+from ....transport.addresses import Address
 from ...topology.topology import Topology
 
-__all__ = ["of_bytes", "of_shape", "of_slice"]
+__all__ = ["of_bytes", "of_job", "of_shape", "of_slice"]
+
+_ANSWER_TIMEOUT = 5.0
+"""Seconds that the coordinator of a job has to answer."""
+
+
+def of_job(text: str, wrap: str) -> Topology:
+    """Return the topology of the job whose coordinator listens on `text`, `host:port`.
+
+    Raises:
+        ConfigurationError: `text` is no address, or the job has no topology to tell.
+        BringupError: nobody answers there.
+    """
+    from ....transport.network import GrpcNetwork
+    from ...visits import ask_topology
+
+    try:
+        address = Address.parse(text)
+    except ValueError as error:
+        raise ConfigurationError(f"--job={text!r} is not the host:port of a coordinator: {error}") from None
+    found = asyncio.run(ask_topology(GrpcNetwork(own=None, loopback=False), address, _ANSWER_TIMEOUT))
+    return _wrapped(found, wrap)
 
 
 def of_bytes(data: bytes, name: str, wrap: str) -> Topology:
@@ -31,6 +54,10 @@ def of_bytes(data: bytes, name: str, wrap: str) -> Topology:
             f"{name} holds no topology: {error}. Give a file of Topology.to_json(), of `bringup demo --json`, or of a "
             "serialized tpu.TopologyProto."
         ) from None
+    return _wrapped(found, wrap)
+
+
+def _wrapped(found: Topology, wrap: str) -> Topology:
     return Topology(found.extents, found.device_coordinates, wrap=wrap) if wrap else found
 
 
