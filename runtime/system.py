@@ -6,7 +6,6 @@ import asyncio
 import concurrent.futures
 import contextlib
 import logging
-import math
 from collections.abc import AsyncIterator, Iterable
 from functools import cached_property
 from types import TracebackType
@@ -18,13 +17,14 @@ import numpy.typing as npt
 from ..errors import BringupError, ConfigurationError, PeerFailedError
 from ..transport.messages import Span
 from ..transport.service_messages import ListLive
+from .arguments import client_set, seconds, step_of
 from .client import ACTIVE, Client
 from .drivers.peer import CoordinationPeer
 from .kv import KeyValueStore
 from .machines.events import Up
 from .machines.ids import format_ids
 from .records import Device, Member, devices_of
-from .services import barrier_request, checked_ids, clients_of, name_of_set
+from .services import barrier_request, clients_of, name_of_set
 
 if TYPE_CHECKING:
     from .topology.topology import Topology
@@ -146,15 +146,14 @@ class SystemFacts:
             ConfigurationError: `deadline` is no number.
         """
         self._check_services("announce_preemption()")
-        if not isinstance(deadline, int | float) or math.isnan(deadline):
-            raise ConfigurationError(f"announce_preemption(deadline={deadline!r}): a deadline is a number of seconds")
-        self._peer.preemption.announce(float(deadline), str(reason))
+        deadline_in = seconds(deadline)
+        if deadline_in is None:
+            raise ConfigurationError(f"announce_preemption(deadline={deadline!r}): give a number of seconds")
+        self._peer.preemption.announce(deadline_in, str(reason))
 
     def _reached(self, step: int) -> concurrent.futures.Future[bool] | bool:
         self._check_services("reached_preemption_point()")
-        if isinstance(step, bool) or not isinstance(step, int) or step < 0:
-            raise ConfigurationError(f"reached_preemption_point(step={step!r}): a step is a whole number, 0 or more")
-        return self._peer.preemption.reached(step)
+        return self._peer.preemption.reached(step_of("reached_preemption_point", step))
 
     @property
     def failure(self) -> PeerFailedError | None:
@@ -265,11 +264,12 @@ class System(SystemFacts):
 
         Raises:
             BarrierTimeoutError: says who did not come, and where they are.
-            CollectiveMismatchError: another client names other participants.
+            CollectiveMismatchError: another client names other participants, or this one does without itself.
+            ConfigurationError: an argument is wrong, or another call of this client waits there already.
             PeerFailedError: another client failed.
         """
         self._check_services("barrier()")
-        request = barrier_request(name, client_ids, timeout, self.client_id)
+        request = barrier_request(name, client_ids, timeout)
         with self._peer.waiting():
             await self._client.services.call(request)
 
@@ -295,7 +295,11 @@ class System(SystemFacts):
         """
         self._check_services("live()")
         named = range(self.num_clients) if client_ids is None else client_ids
-        ids = tuple(checked_ids("live()", named, self.client_id))
+        ids = tuple(client_set("live()", named))
+        if self.client_id not in ids:
+            raise ConfigurationError(
+                f"client_ids={list(ids)} of live(): client {self.client_id} itself is not among them"
+            )
         name = name_of_set("live", ids)
         await self.barrier(name, client_ids=ids)
         try:

@@ -322,15 +322,18 @@ def d03_sets_that_differ_fail_for_all(system: bringup.System) -> None:
 
 
 def d04_one_who_is_not_among_them_while_another_waits(system: bringup.System) -> None:
-    """In the original this fails the barrier for those who are waiting, too. Here the caller alone is wrong."""
+    """All of them are told, also who comes later."""
+    client = _client()
     if system.client_id == 0:
         until_come(system, "d04", (1,))
-        _error("INVALID_ARGUMENT", _client().wait_at_barrier, "d04", LONG, [1, 2])
-        _client().key_value_set("d04", "refused")
-        return
     if system.client_id == 2:
-        _client().blocking_key_value_get("d04", LONG)
-    _client().wait_at_barrier("d04", LONG, [1, 2])
+        client.blocking_key_value_get("d04/0", LONG)
+    text = _error("INVALID_ARGUMENT", client.wait_at_barrier, "d04", LONG, [1, 2])
+    assert "client 1 named clients 1-2; client 0 named clients 1-2, without itself" in text
+    client.key_value_set(_own("d04"), text)
+    _meet("d04")
+    if system.client_id != 0:
+        client.wait_at_barrier("d04", LONG, [1, 2])
 
 
 def d05_one_who_is_not_among_them_afterwards(system: bringup.System) -> None:
@@ -338,7 +341,8 @@ def d05_one_who_is_not_among_them_afterwards(system: bringup.System) -> None:
         _client().wait_at_barrier("d05", LONG, [0, 1])
     _meet("d05")
     if system.client_id == 2:
-        _error("INVALID_ARGUMENT", _client().wait_at_barrier, "d05", LONG, [0, 1])
+        text = _error("INVALID_ARGUMENT", _client().wait_at_barrier, "d05", LONG, [0, 1])
+        assert "client 2 named clients 0-1, without itself" in text
 
 
 def d06_one_who_is_not_in_the_job(system: bringup.System) -> None:
@@ -434,6 +438,8 @@ def d20_no_ids_are_all_and_double_ones_are_refused(system: bringup.System) -> No
     client, me = _client(), system.client_id
     client.wait_at_barrier("d20", LONG, process_ids=[])
     _error("INVALID_ARGUMENT", client.wait_at_barrier, "d20/double", LONG, [me, me])
+    for wrong in ([me, -1], [me, 2**40], ["0"], [None], [True]):
+        _error("INVALID_ARGUMENT", client.wait_at_barrier, "d20/wrong", LONG, wrong)
     client.wait_at_barrier(f"d20/{me}", 0, [me])
 
 
