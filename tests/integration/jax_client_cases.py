@@ -1,9 +1,8 @@
 """What jax's distributed client does, case by case, as all clients of a job of three run it.
 
 The cases are those that jax's own tests have, or that were seen when its client was run, in this order: C the key-value
-store, D barriers, E live nodes, G preemption. A docstring says where ours differs, and why. Some of the original's
-cases have no call here: its Python client has none for them either, D12 and D15 among them (there is no counter to
-give, and no cancel), and D11 is what the counters of its clients are for, which ours do without.
+store, D barriers, E live nodes, G preemption. A docstring says where ours differs, and why; `jax_case_list.py` lists
+them all, with those that are tested elsewhere.
 """
 
 from __future__ import annotations
@@ -261,8 +260,11 @@ def c21_what_the_original_takes_and_what_not(system: bringup.System) -> None:
     for key, value in ((f"{own}/empty", ""), (f"{own}/日本", "Grüße")):
         client.key_value_set(key, value)
         assert client.blocking_key_value_get(key, LONG) == value
+    client.key_value_set("", "the empty key", allow_overwrite=True)
+    assert client.key_value_try_get("/") == "the empty key"
     client.key_value_set(f"{own}/x\0y", "with")
     client.key_value_set(f"{own}/x", "without")
+    assert [client.key_value_try_get(f"{own}/x{end}") for end in ("\0y", "")] == ["with", "without"]
     wrong: list[_Call] = [
         (client.key_value_set, own, b"bytes"),
         (client.key_value_set, own, 1),
