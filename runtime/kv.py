@@ -23,12 +23,11 @@ from ..transport.service_messages import (
     Value,
     WatchKeys,
 )
+from .arguments import timeout_of, whole_number
 from .machines.kv_keys import key_fault, normalize, value_fault
 from .services import ServiceClient
 
 __all__ = ["KeyValueStore"]
-
-_INTEGER_MAX = 2**63 - 1
 
 
 class KeyValueStore:
@@ -63,27 +62,27 @@ class KeyValueStore:
 
         Args:
             key: which.
-            timeout: seconds, or `None` to wait for as long as the job lives.
+            timeout: seconds, or `None` to wait for as long as the job lives; 0 looks once, and does not wait.
 
         Raises:
-            KeyNotFoundError: there was nothing within `timeout`.
+            KeyNotFoundError: there was nothing within `timeout`, or no answer, which the text tells apart.
         """
-        if timeout is not None and not timeout >= 0:
-            raise ConfigurationError(f"timeout={timeout!r} of key {key!r} is not a number of seconds, 0 or more")
-        value = await self.try_get(key)
-        if value is not None:
-            return value
+        limit = timeout_of(f"key {_checked(key)!r}", timeout)
+        is_unset = False
         try:
-            with self._waiting():
-                async with asyncio.timeout(timeout):
-                    reply = await self._services.call(lambda ticket: GetKey(ticket, key, wait=True))
+            # With 0 there is one look, for as long as the answer takes: no wait for the key is none for the network.
+            async with asyncio.timeout(limit or None):
+                value = await self.try_get(key)
+                is_unset = value is None
+                if is_unset and limit != 0.0:
+                    with self._waiting():
+                        reply = await self._services.call(lambda ticket: GetKey(ticket, key, wait=True))
+                    value = cast(Value, reply).value
         except TimeoutError:
-            raise KeyNotFoundError(
-                f"key {key!r} was not set within timeout={timeout:g} s: look at the client that is to set it"
-            ) from None
-        found = cast(Value, reply).value
-        assert found is not None
-        return found
+            value = None
+        if value is None:
+            raise KeyNotFoundError(_not_found(key, timeout, is_unset))
+        return value
 
     async def try_get(self, key: str) -> bytes | None:
         """Return what a key holds, or `None` where it is not set."""
@@ -119,9 +118,10 @@ class KeyValueStore:
         Raises:
             ConfigurationError: it holds something else, or the sum has more than 64 bits.
         """
-        if isinstance(by, bool) or not isinstance(by, int) or abs(by) > _INTEGER_MAX:
+        number = whole_number(by)
+        if number is None:
             raise ConfigurationError(f"increment(by={by!r}) of key {key!r}: give a whole number of at most 64 bits")
-        reply = await self._services.call(lambda ticket: IncrementKey(ticket, _checked(key), by))
+        reply = await self._services.call(lambda ticket: IncrementKey(ticket, _checked(key), number))
         return cast(Number, reply).number
 
     async def compare_and_set(self, key: str, expected: bytes | str | None, value: bytes | str) -> bool:
@@ -160,6 +160,15 @@ def _checked(key: str) -> str:
     if fault is not None:
         raise ConfigurationError(fault)
     return key
+
+
+def _not_found(key: str, timeout: float | None, is_unset: bool) -> str:
+    if is_unset:
+        return f"key {key!r} was not set within timeout={timeout:g} s: look at the client that is to set it"
+    return (
+        f"key {key!r}: client 0, which hosts the store, did not answer within timeout={timeout:g} s, so that it may be "
+        "set or not: look at client 0 and the network, or give a longer timeout"
+    )
 
 
 def _as_bytes(key: str, value: bytes | str) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import operator
 import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterable
@@ -14,10 +13,11 @@ from typing import cast
 from .. import errors
 from ..errors import BarrierTimeoutError, BringupError, ConfigurationError, NotInitializedError
 from ..transport.service_messages import ClientIds, EnterBarrier, Refusal, ServiceReply, ServiceRequest
+from .arguments import client_set, timeout_of
 from .drivers.service_channel import ServiceCalls, Way
 from .machines.ids import pack_ids, unpack_ids
 
-__all__ = ["ServiceClient", "barrier_request", "checked_ids", "clients_of", "name_of_set"]
+__all__ = ["ServiceClient", "barrier_request", "clients_of", "name_of_set"]
 
 _BARRIER_NAME_BYTES_MAX = 1024
 
@@ -137,38 +137,28 @@ def _at_loop_end(callback: Callable[[], None]) -> AsyncGenerator[None, None]:
 
 
 def barrier_request(
-    name: str, client_ids: Iterable[int] | None, timeout: float | None, own: int
+    name: str, client_ids: Iterable[int] | None, timeout: float | None
 ) -> Callable[[int], EnterBarrier]:
     """Return what makes the request to enter a barrier, given its ticket.
 
     Raises:
         ConfigurationError: an argument is wrong; names it.
     """
-    if not isinstance(name, str) or len(name.encode(errors="replace")) > _BARRIER_NAME_BYTES_MAX:
+    if not isinstance(name, str) or not _is_barrier_name(name):
         raise ConfigurationError(
-            f"barrier name {str(name)[:64]!r} is not a text of at most {_BARRIER_NAME_BYTES_MAX} bytes"
+            f"barrier name {str(name)[:64]!r} is not a text of at most {_BARRIER_NAME_BYTES_MAX} bytes of UTF-8"
         )
-    if timeout is not None and not timeout >= 0:
-        raise ConfigurationError(f"timeout={timeout!r} of barrier {name!r} is not a number of seconds, 0 or more")
-    packed = () if client_ids is None else pack_ids(checked_ids(f"barrier {name!r}", client_ids, own))
-    return lambda ticket: EnterBarrier(ticket, name, packed, -1.0 if timeout is None else float(timeout))
+    # Who names a set without itself is not refused here: the others, who may be waiting for it, are to be told, too.
+    packed = () if client_ids is None else pack_ids(client_set(f"barrier {name!r}", client_ids))
+    limit = timeout_of(f"barrier {name!r}", timeout)
+    return lambda ticket: EnterBarrier(ticket, name, packed, -1.0 if limit is None else limit)
 
 
-def checked_ids(what: str, client_ids: Iterable[int], own: int) -> list[int]:
-    """Return who takes part in something, in order.
-
-    Raises:
-        ConfigurationError: they are no client ids, one is double, or this client is not among them.
-    """
+def _is_barrier_name(name: str) -> bool:
     try:
-        ids = sorted(map(operator.index, client_ids))
-    except TypeError:
-        raise ConfigurationError(f"client_ids={client_ids!r} of {what} is not a sequence of client ids") from None
-    if own not in ids or len(set(ids)) < len(ids):
-        raise ConfigurationError(
-            f"client_ids={ids} of {what}: give each client once, and client {own} itself among them"
-        )
-    return ids
+        return len(name.encode()) <= _BARRIER_NAME_BYTES_MAX
+    except UnicodeEncodeError:
+        return False
 
 
 def name_of_set(what: str, client_ids: Iterable[int]) -> str:

@@ -14,9 +14,10 @@ import numpy.typing as npt
 
 from ..errors import BringupError, ConfigurationError, PeerFailedError
 from ..transport.service_messages import ListLive
+from .arguments import client_set
 from .client import ACTIVE
 from .kv import KeyValueStore
-from .services import barrier_request, checked_ids, clients_of, name_of_set
+from .services import barrier_request, clients_of, name_of_set
 from .system_facts import SystemFacts
 
 __all__ = ["System", "check_out"]
@@ -84,11 +85,12 @@ class System(SystemFacts):
 
         Raises:
             BarrierTimeoutError: says who did not come, and where they are.
-            CollectiveMismatchError: another client names other participants.
+            CollectiveMismatchError: another client names other participants, or this one does without itself.
+            ConfigurationError: an argument is wrong, or another call of this client waits there already.
             PeerFailedError: another client failed.
         """
         self._check_services("barrier()")
-        request = barrier_request(name, client_ids, timeout, self.client_id)
+        request = barrier_request(name, client_ids, timeout)
         with self._peer.waiting():
             await self._client.services.call(request)
 
@@ -114,7 +116,11 @@ class System(SystemFacts):
         """
         self._check_services("live()")
         named = range(self.num_clients) if client_ids is None else client_ids
-        ids = tuple(checked_ids("live()", named, self.client_id))
+        ids = tuple(client_set("live()", named))
+        if self.client_id not in ids:
+            raise ConfigurationError(
+                f"client_ids={list(ids)} of live(): client {self.client_id} itself is not among them"
+            )
         name = name_of_set("live", ids)
         await self.barrier(name, client_ids=ids)
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import logging
-import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ import numpy.typing as npt
 
 from ..errors import ConfigurationError, PeerFailedError, TopologyError
 from ..transport.messages import Span
+from .arguments import seconds, step_of
 from .client import Client
 from .drivers.peer import CoordinationPeer
 from .machines.events import Up
@@ -179,15 +179,14 @@ class SystemFacts:
             ConfigurationError: `deadline` is no number.
         """
         self._check_services("announce_preemption()")
-        if not isinstance(deadline, int | float) or math.isnan(deadline):
-            raise ConfigurationError(f"announce_preemption(deadline={deadline!r}): a deadline is a number of seconds")
-        self._peer.preemption.announce(float(deadline), str(reason))
+        deadline_in = seconds(deadline)
+        if deadline_in is None:
+            raise ConfigurationError(f"announce_preemption(deadline={deadline!r}): give a number of seconds")
+        self._peer.preemption.announce(deadline_in, str(reason))
 
     def _reached(self, step: int) -> concurrent.futures.Future[bool] | bool:
         self._check_services("reached_preemption_point()")
-        if isinstance(step, bool) or not isinstance(step, int) or step < 0:
-            raise ConfigurationError(f"reached_preemption_point(step={step!r}): a step is a whole number, 0 or more")
-        return self._peer.preemption.reached(step)
+        return self._peer.preemption.reached(step_of("reached_preemption_point", step))
 
     @property
     def failure(self) -> PeerFailedError | None:

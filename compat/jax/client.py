@@ -141,7 +141,7 @@ class DistributedRuntimeClient:
         ids = None if process_ids is None else list(process_ids) or None
         seconds = _seconds(timeout_in_ms)
         with jax_errors():
-            barrier_request(_of_type(str, "barrier_id", barrier_id), ids, seconds, self._system.client_id)
+            barrier_request(_of_type(str, "barrier_id", barrier_id), ids, seconds)
         try:
             # The arguments are right: what is refused now has to do with what others did before.
             with jax_errors(refused="FAILED_PRECONDITION"):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...devices.base import BackendConfig
 from ...errors import BringupError, ConfigurationError
+from ..arguments import whole_number
 from .job import JobSpec
 from .job_list import is_bns
 from .options import Options
@@ -116,9 +117,9 @@ def _check_security(job: JobSpec, options: Options) -> None:
 def _local_device_ids(given: int | Sequence[int] | None) -> tuple[int, ...] | None:
     if given is None:
         return None
-    ids = [given] if isinstance(given, int) else list(given)
-    wrong = [one for one in ids if isinstance(one, bool) or not isinstance(one, int) or one < 0]
-    if wrong or not ids or len(set(ids)) < len(ids):
+    found = list(map(whole_number, given if isinstance(given, Iterable) else [given]))
+    ids = [number for number in found if number is not None and number >= 0]
+    if not ids or len(set(ids)) < len(found):
         raise ConfigurationError(
             f"local_device_ids={given!r} is not a list of different local device indices, 0 or more"
         )

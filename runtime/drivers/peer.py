@@ -16,7 +16,6 @@ from ...devices.thread import BackendThread
 from ...errors import (
     BringupError,
     CollectiveMismatchError,
-    ConfigurationError,
     DeviceInitializationError,
     NotInitializedError,
     PeerFailedError,
@@ -27,6 +26,7 @@ from ...transport.messages import PreemptionNotice, StepTold
 from ...transport.ports import ChannelClosedError, Link, LinkIdentity, LinkListener, Network, Server
 from ...transport.ring import Ring, RingBrokenError
 from ...transport.service_messages import ServiceReply
+from ..arguments import step_of
 from ..latch import Latch
 from ..machines import events as ev
 from ..machines.knowledge import COORDINATOR
@@ -41,7 +41,6 @@ from .service_server import ServiceServer
 
 __all__ = ["CoordinationPeer"]
 
-_STEP_MAX = 2**63 - 1
 
 BACKEND_STOP_TIMEOUT = 2.0
 """Seconds that a backend may take to release its devices; then its thread is left behind."""
@@ -186,14 +185,10 @@ class CoordinationPeer:
     def report_progress(self, step: int) -> None:
         """Note the step that the program is at; see `System.report_progress`. Called on any thread."""
         self._check_alive()
-        if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step <= _STEP_MAX:
-            raise ConfigurationError(
-                f"report_progress(step={step!r}) of client {self.machine.config.client_id}: a step is "
-                f"a whole number from 0 to {_STEP_MAX}"
-            )
+        number = step_of("report_progress", step)
         mark = self.machine.mark
-        if mark is None or mark[0] != step:
-            self.machine.mark = (step, self.clock())
+        if mark is None or mark[0] != number:
+            self.machine.mark = (number, self.clock())
 
     def service_way(self, deliver: Callable[[ServiceReply], None]) -> Way:
         """Return the way to the coordination services from the running event loop, whichever that is.

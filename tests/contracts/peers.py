@@ -97,7 +97,7 @@ class JobOfPeers:
     async def barrier(self, *client_ids: int, name: str = "all", timeout: float = 10.0) -> None:
         """Let some clients, or all, meet."""
         who = client_ids or tuple(self.peers)
-        await asyncio.gather(*(self.call(i, barrier_request(name, None, timeout, i)) for i in who))
+        await asyncio.gather(*(self.call(i, barrier_request(name, None, timeout)) for i in who))
 
     async def call(self, client_id: int, make: Callable[[int], ServiceRequest]) -> ServiceReply:
         """Let a client make a call."""

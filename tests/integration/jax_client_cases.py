@@ -1,9 +1,8 @@
 """What jax's distributed client does, case by case, as all clients of a job of three run it.
 
 The cases are those that jax's own tests have, or that were seen when its client was run, in this order: C the key-value
-store, D barriers, E live nodes, G preemption. A docstring says where ours differs, and why. Some of the original's
-cases have no call here: its Python client has none for them either, D12 and D15 among them (there is no counter to
-give, and no cancel), and D11 is what the counters of its clients are for, which ours do without.
+store, D barriers, E live nodes, G preemption. A docstring says where ours differs, and why; `jax_case_list.py` lists
+them all, with those that are tested elsewhere.
 """
 
 from __future__ import annotations
@@ -261,8 +260,11 @@ def c21_what_the_original_takes_and_what_not(system: bringup.System) -> None:
     for key, value in ((f"{own}/empty", ""), (f"{own}/日本", "Grüße")):
         client.key_value_set(key, value)
         assert client.blocking_key_value_get(key, LONG) == value
+    client.key_value_set("", "the empty key", allow_overwrite=True)
+    assert client.key_value_try_get("/") == "the empty key"
     client.key_value_set(f"{own}/x\0y", "with")
     client.key_value_set(f"{own}/x", "without")
+    assert [client.key_value_try_get(f"{own}/x{end}") for end in ("\0y", "")] == ["with", "without"]
     wrong: list[_Call] = [
         (client.key_value_set, own, b"bytes"),
         (client.key_value_set, own, 1),
@@ -322,15 +324,18 @@ def d03_sets_that_differ_fail_for_all(system: bringup.System) -> None:
 
 
 def d04_one_who_is_not_among_them_while_another_waits(system: bringup.System) -> None:
-    """In the original this fails the barrier for those who are waiting, too. Here the caller alone is wrong."""
+    """All of them are told, also who comes later."""
+    client = _client()
     if system.client_id == 0:
         until_come(system, "d04", (1,))
-        _error("INVALID_ARGUMENT", _client().wait_at_barrier, "d04", LONG, [1, 2])
-        _client().key_value_set("d04", "refused")
-        return
     if system.client_id == 2:
-        _client().blocking_key_value_get("d04", LONG)
-    _client().wait_at_barrier("d04", LONG, [1, 2])
+        client.blocking_key_value_get("d04/0", LONG)
+    text = _error("INVALID_ARGUMENT", client.wait_at_barrier, "d04", LONG, [1, 2])
+    assert "client 1 named clients 1-2; client 0 named clients 1-2, without itself" in text
+    client.key_value_set(_own("d04"), text)
+    _meet("d04")
+    if system.client_id != 0:
+        client.wait_at_barrier("d04", LONG, [1, 2])
 
 
 def d05_one_who_is_not_among_them_afterwards(system: bringup.System) -> None:
@@ -338,7 +343,8 @@ def d05_one_who_is_not_among_them_afterwards(system: bringup.System) -> None:
         _client().wait_at_barrier("d05", LONG, [0, 1])
     _meet("d05")
     if system.client_id == 2:
-        _error("INVALID_ARGUMENT", _client().wait_at_barrier, "d05", LONG, [0, 1])
+        text = _error("INVALID_ARGUMENT", _client().wait_at_barrier, "d05", LONG, [0, 1])
+        assert "client 2 named clients 0-1, without itself" in text
 
 
 def d06_one_who_is_not_in_the_job(system: bringup.System) -> None:
@@ -434,6 +440,8 @@ def d20_no_ids_are_all_and_double_ones_are_refused(system: bringup.System) -> No
     client, me = _client(), system.client_id
     client.wait_at_barrier("d20", LONG, process_ids=[])
     _error("INVALID_ARGUMENT", client.wait_at_barrier, "d20/double", LONG, [me, me])
+    for wrong in ([me, -1], [me, 2**40], ["0"], [None], [True]):
+        _error("INVALID_ARGUMENT", client.wait_at_barrier, "d20/wrong", LONG, wrong)
     client.wait_at_barrier(f"d20/{me}", 0, [me])
 
 

@@ -16,6 +16,7 @@ from contextlib import aclosing
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import pytest
 from case_tools import TICK, Seconds, notice_when_asked, until, until_come
 
@@ -63,8 +64,12 @@ async def kv_a_get_waits_until_its_deadline(system: bringup.System) -> None:
         with Seconds() as wait, pytest.raises(bringup.KeyNotFoundError, match=rf"{key}.*timeout={timeout:g} s"):
             await system.kv.get(key, timeout=timeout)
         assert timeout - TICK <= wait.taken < timeout + 1.0
-    with pytest.raises(bringup.ConfigurationError, match="timeout=-1"):
-        await system.kv.get(key, timeout=-1)
+    for wrong in (-1, "1", float("nan"), True):
+        with pytest.raises(bringup.ConfigurationError, match=f"timeout={wrong!r} of key"):
+            await system.kv.get(key, timeout=wrong)  # type: ignore[arg-type]
+    await system.kv.set(key, b"set")
+    for timeout in (0, 0.0, 5, np.float32(5), float("inf"), 1e300, 10**400):
+        assert await system.kv.get(key, timeout=timeout) == b"set"
 
 
 async def kv_a_get_that_waits_is_woken(system: bringup.System) -> None:
@@ -125,6 +130,7 @@ async def kv_what_is_wrong_is_refused(system: bringup.System) -> None:
         (kv.set(own, bytes(140 * MIB)), "1468006[0-9][0-9] bytes, at most"),
         (kv.compare_and_set(own, None, None), "NoneType"),
         (kv.increment(own, 1.5), "by=1.5"),
+        (kv.increment(own, True), "by=True"),
         (kv.increment(own, 2**64), "64 bits"),
     ]
     for call, text in calls:
@@ -208,7 +214,7 @@ async def kv_one_wins_a_race(system: bringup.System) -> None:
 
 
 async def kv_every_increment_counts_once(system: bringup.System) -> None:
-    numbers = await asyncio.gather(*(system.kv.increment("count", 2) for _ in range(100)))
+    numbers = await asyncio.gather(*(system.kv.increment("count", np.int16(2)) for _ in range(100)))
     assert numbers == sorted(numbers)
     await _meet(system, "count")
     assert await system.kv.increment("count", by=0) == 100 * N * 2
@@ -294,7 +300,7 @@ async def barrier_names_can_be_used_again(system: bringup.System) -> None:
         await system.kv.increment("again")
         await system.barrier("again", timeout=LONG)
         assert await system.kv.increment("again", by=0) >= N * (number + 1)
-    for wrong in (7, "x" * 1025):
+    for wrong in (7, "x" * 1025, "ä" * 513, "\ud800"):
         with pytest.raises(bringup.ConfigurationError, match="barrier name"):
             await system.barrier(wrong)  # type: ignore[arg-type]
 
@@ -304,9 +310,13 @@ async def barrier_of_some(system: bringup.System) -> None:
     if system.client_id > 0:
         await system.barrier("workers", client_ids=[1, 2], timeout=LONG)
     await system.barrier(f"alone {system.client_id}", client_ids=[system.client_id], timeout=0)
-    for wrong in ([], [system.client_id] * 2, [(system.client_id + 1) % N], ["all"], 7):
+    await system.barrier("alone again", client_ids=np.array([system.client_id]), timeout=np.float32(0))
+    for wrong in ([], [system.client_id] * 2, [system.client_id, -1], ["all"], [True], 7):
         with pytest.raises(bringup.ConfigurationError, match="client_ids"):
             await system.barrier("wrong", client_ids=wrong)  # type: ignore[arg-type]
+    for when in ("1", -1, float("nan"), True):
+        with pytest.raises(bringup.ConfigurationError, match=f"timeout={when!r} of barrier 'wrong'"):
+            await system.barrier("wrong", timeout=when)  # type: ignore[arg-type]
 
 
 async def barrier_whose_clients_disagree(system: bringup.System) -> None:
@@ -322,6 +332,19 @@ async def barrier_whose_clients_disagree(system: bringup.System) -> None:
     if system.client_id != 2:
         await system.barrier("0 and 1 know", timeout=LONG)
     await system.barrier("disputed", timeout=LONG)
+
+
+async def barrier_whose_caller_leaves_itself_out(system: bringup.System) -> None:
+    """Those who wait there are told: they may be waiting for this very client."""
+    if system.client_id == 0:
+        await asyncio.to_thread(until_come, system, "left out", [1, 2])
+        named = [1, 2]
+    else:
+        named = [0, 1, 2]
+    with pytest.raises(bringup.CollectiveMismatchError) as raised:
+        await system.barrier("left out", client_ids=named)
+    assert "clients 1-2 named all 3 clients; client 0 named clients 1-2, without itself" in str(raised.value)
+    await system.barrier("left out", timeout=LONG)
 
 
 async def barrier_time_out_says_who_is_missing_and_where(system: bringup.System) -> None:

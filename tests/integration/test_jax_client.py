@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import pickle
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,10 +14,36 @@ from bringup.compat.jax.distributed import JaxRuntimeError, global_state
 from bringup.testing.job import LocalJob
 
 from .cases import check_case, job_of_cases, names_of
+from .jax_case_list import CASES as LISTED
+from .jax_case_list import CASES_WITHOUT_A_NUMBER, NUMBERED, Differs
 
 N = 3
 MODULE = "jax_client_cases.py"
 CASES = [name for name in names_of(MODULE) if name != "killed"]
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def shown_by(number: str) -> tuple[str, ...]:
+    listed = LISTED[number]
+    return listed.tests if isinstance(listed, Differs) else (listed,) if isinstance(listed, str) else listed
+
+
+def test_every_case_of_the_original_is_listed() -> None:
+    numbers = [f"{kind}{number}" for kind, count in NUMBERED.items() for number in range(1, count + 1)]
+    assert list(LISTED) == numbers
+    assert all(map(shown_by, numbers))
+
+
+def test_what_is_listed_is_there_and_every_case_of_ours_is_listed() -> None:
+    named = {name for number in LISTED for name in shown_by(number)} | set(CASES_WITHOUT_A_NUMBER)
+    assert {name for name in named if "::" not in name} == set(names_of(MODULE))
+    for path, _, name in (each.partition("::") for each in named if "::" in each):
+        functions = [
+            node.name for node in ast.parse((ROOT / path).read_text()).body if isinstance(node, ast.FunctionDef)
+        ]
+        assert name in functions, f"{path} has no {name}"
 
 
 @pytest.fixture(scope="module")

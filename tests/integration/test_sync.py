@@ -96,6 +96,9 @@ def test_arguments_are_checked_before_anything_is_started() -> None:
         {"heartbeat_timout": 1.0},
         {"jobs": "a:1,b:2"},
         {"local_device_ids": [0, 0]},
+        {"local_device_ids": [0, True]},
+        {"local_device_ids": "0"},
+        {"local_device_ids": np.float64(0)},
         {"jobs": "/bns/x/0:1,/bns/x/1:1", "client_id": 0},
     ):
         with pytest.raises(bringup.ConfigurationError):
@@ -103,6 +106,12 @@ def test_arguments_are_checked_before_anything_is_started() -> None:
     with pytest.raises(bringup.DeviceNotFoundError):
         bringup.sync.initialize("TPU")
     assert threading.active_count() == before
+
+
+def test_ids_are_whole_numbers_of_any_library() -> None:
+    for ids in (np.int64(1), np.array([1]), [np.uint8(1)]):
+        with bringup.sync.initialize("SIM", local_device_ids=ids, **ONE) as system:
+            assert len(system.local_devices) == 1
 
 
 def test_services_that_were_switched_off_say_so() -> None:

@@ -153,17 +153,17 @@ async def _meet_as_crowd(place: Place, station: Station, orders: Orders) -> None
     crowd = [make_client(place, client_id) for client_id in range(clients)]
     station.wait_until_told()
     began = time.monotonic()
-    results = await asyncio.gather(*(_meet(client, number, orders.rounds) for number, client in enumerate(crowd)))
+    results = await asyncio.gather(*(_meet(client, orders.rounds) for client in crowd))
     station.say("measured", crowd_result(began, results))
 
 
-async def _meet(client: ServiceClient, client_id: int, rounds: int) -> list[tuple[float, float]]:
+async def _meet(client: ServiceClient, rounds: int) -> list[tuple[float, float]]:
     """Meet all others over and over; returns when this client came, and was let go, by round."""
     from ....services import barrier_request
 
     stamps = []
     for _ in range(rounds + 1):
         came = time.monotonic()
-        await client.call(barrier_request("crowd", None, None, client_id))
+        await client.call(barrier_request("crowd", None, None))
         stamps.append((came, time.monotonic()))
     return stamps
