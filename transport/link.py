@@ -11,6 +11,7 @@ from .ports import ChannelClosedError
 
 __all__ = ["TcpLink"]
 
+_SPILL_BYTES_FIRST = 1024
 _SPILL_BYTES = 64 * 1024
 _SEND_SLICE_BYTES = 256 * 1024
 _PATIENCE = 10.0
@@ -60,7 +61,9 @@ class TcpLink(asyncio.BufferedProtocol):
         if self._target is not None:
             return self._target
         if not self._spill:
-            self._spill = bytearray(_SPILL_BYTES)  # when it is needed: many links never need it
+            # When it is needed, and as small as a hello: pages that are touched first cost more than all else does
+            # where a thousand clients come in one moment.
+            self._spill = bytearray(_SPILL_BYTES_FIRST)
         return memoryview(self._spill)[self._spilled :]
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -69,7 +72,9 @@ class TcpLink(asyncio.BufferedProtocol):
             self._advance(nbytes)
             return
         self._spilled += nbytes
-        if self._spilled == _SPILL_BYTES:
+        if self._spilled == _SPILL_BYTES_FIRST == len(self._spill):
+            self._spill = self._spill + bytearray(_SPILL_BYTES - _SPILL_BYTES_FIRST)
+        elif self._spilled == _SPILL_BYTES:
             assert self._transport is not None
             self._transport.pause_reading()
 
