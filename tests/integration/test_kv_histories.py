@@ -109,7 +109,8 @@ def with_a_value_that_nobody_wrote(calls: list[Call]) -> None:
 
 def with_a_value_before_it_was_written(calls: list[Call]) -> None:
     reader, _ = a_read_and_its_write(calls)
-    calls[calls.index(reader)] = dataclasses.replace(reader, began=-2, ended=-1)
+    calls.remove(reader)
+    calls.insert(0, dataclasses.replace(reader, began=-2, ended=-1))
 
 
 def with_a_value_after_it_was_overwritten(calls: list[Call]) -> None:
