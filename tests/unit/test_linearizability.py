@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from bringup.runtime.machines.kv_store import KeyValueRequest, KeyValueStore
-from bringup.transport import service_messages as sm
+from bringup.runtime.machines.kv_store import KeyValueStore
 
+from .broken_stores import DoublingStore, ForgetfulStore, StaleStore, TornStore
 from .kv_clients import World
 from .linearizability import (
     Call,
@@ -230,48 +230,6 @@ def test_histories_of_concurrent_clients_are_linearizable(block: int) -> None:
 
 def test_one_seed_is_one_history() -> None:
     assert World(3).run(5, 25) == World(3).run(5, 25) != World(4).run(5, 25)
-
-
-class StaleStore(KeyValueStore):
-    """Reads from a copy that is behind, now and then."""
-
-    _old: bytes | None = None
-
-    def _get(self, session: int, request: sm.GetKey) -> list[tuple[int, sm.ServiceReply]]:
-        replies = super()._get(session, request)
-        if not request.wait and request.key == "n":
-            self._old, replies = replies[0][1].value, [(session, sm.Value(request.ticket, self._old))]  # type: ignore[union-attr]
-        return replies
-
-    def handle(self, session: int, request: KeyValueRequest) -> list[tuple[int, sm.ServiceReply]]:
-        return self._get(session, request) if isinstance(request, sm.GetKey) else super().handle(session, request)
-
-
-class DoublingStore(KeyValueStore):
-    """Does what the client of a call repeats after a lost link, without knowing it again."""
-
-    def handle(self, session: int, request: KeyValueRequest) -> list[tuple[int, sm.ServiceReply]]:
-        if isinstance(request, sm.IncrementKey) and request.ticket == 7:
-            super().handle(session, request)
-        return super().handle(session, request)
-
-
-class ForgetfulStore(KeyValueStore):
-    """Acknowledges a set that it then loses."""
-
-    def handle(self, session: int, request: KeyValueRequest) -> list[tuple[int, sm.ServiceReply]]:
-        if isinstance(request, sm.SetKey) and request.overwrite and request.ticket % 5 == 4:
-            return [(session, sm.Done(request.ticket))]
-        return super().handle(session, request)
-
-
-class TornStore(KeyValueStore):
-    """Leaves something of a directory that it deletes."""
-
-    def handle(self, session: int, request: KeyValueRequest) -> list[tuple[int, sm.ServiceReply]]:
-        if isinstance(request, sm.DeleteKeys) and request.key == "d":
-            return super().handle(session, sm.DeleteKeys(request.ticket, "d/e"))
-        return super().handle(session, request)
 
 
 @pytest.mark.parametrize("broken", [StaleStore, DoublingStore, ForgetfulStore, TornStore])
