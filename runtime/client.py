@@ -6,7 +6,6 @@ import asyncio
 import atexit
 import concurrent.futures
 import contextlib
-import copy
 import logging
 import os
 import secrets
@@ -25,8 +24,9 @@ from .active import Slot
 from .configuration.plan import Plan
 from .descriptors import check_descriptors
 from .drivers.coordinator import CoordinatorDriver
-from .drivers.peer import CoordinationPeer
+from .drivers.peer import BACKEND_STOP_TIMEOUT, CoordinationPeer
 from .drivers.service_server import ServiceServer
+from .fresh import fresh
 from .latch import Latch
 from .machines import events as ev
 from .machines.coordinator import CoordinatorConfig, CoordinatorMachine
@@ -39,14 +39,14 @@ from .signals import TerminationNotice
 from .thread import RuntimeThread
 from .visits import tell_topology
 
-__all__ = ["ACTIVE", "Client", "fresh"]
+__all__ = ["ACTIVE", "Client"]
 
 _log = logging.getLogger("bringup")
 
 T = TypeVar("T")
-E = TypeVar("E", bound=BaseException)
 
 _GOODBYE_TIMEOUT = 3.0
+_OPENING_SHARE = 0.9
 # Measured: an event loop, gRPC, a listener, a connection and two links; on client 0 a connection and services for each.
 _DESCRIPTORS = 28
 _DESCRIPTORS_PER_CLIENT = 2
@@ -110,6 +110,8 @@ class Client:
         except BaseException:
             ACTIVE.release(self)
             raise
+        if self._abort_error is not None:  # it came while there was no thread to tell
+            self._thread.call_soon(self._abort, self._abort_error)
         atexit.register(self._at_exit)
         self._termination.install()
 
@@ -224,8 +226,13 @@ class Client:
         try:
             began = time.monotonic()
             backend = await self._open_backend()
-            self.device_type = backend.device_type
-            self.peer = self._make_peer(backend, began)
+            # One whose backend could not be made has no type, and registers only to say why.
+            self.device_type = backend.device_type if backend.is_opened else ""
+            try:
+                self.peer = self._make_peer(backend, began)
+            except BaseException:
+                await backend.close(BACKEND_STOP_TIMEOUT)
+                raise
             if self._abort_error is not None:
                 self.peer.abort(self._abort_error)
             progress = asyncio.create_task(show_progress(self.peer, self.settled))
@@ -244,7 +251,9 @@ class Client:
         thread = BackendThread(
             backend, name="bringup-devices", client_id=self.job.client_id, allow_empty=options.allow_empty
         )
-        self._opening = asyncio.ensure_future(thread.open(min(options.device_timeout, options.initialization_timeout)))
+        # Some time must be left to tell the others.
+        timeout = min(options.device_timeout, _OPENING_SHARE * options.initialization_timeout)
+        self._opening = asyncio.ensure_future(thread.open(timeout))
         if self._abort_error is not None:
             self._opening.cancel()
         with contextlib.suppress(BringupError, asyncio.CancelledError):
@@ -383,11 +392,3 @@ class Client:
 
 ACTIVE: Slot[Client] = Slot()
 """The client of this process."""
-
-
-def fresh(error: E) -> E:
-    """Return a copy of `error` without the traceback of those who were told before."""
-    duplicate = copy.copy(error)
-    duplicate.__traceback__ = None
-    duplicate.__cause__ = error.__cause__
-    return duplicate

@@ -16,6 +16,7 @@ from ...devices.thread import BackendThread
 from ...errors import (
     BringupError,
     CollectiveMismatchError,
+    DeviceFailedError,
     DeviceInitializationError,
     NotInitializedError,
     PeerFailedError,
@@ -166,7 +167,13 @@ class CoordinationPeer:
         """How long to stay for those who come late: not where the user gave up, or has waited for long enough."""
         if self._is_aborted or isinstance(self.failed.value, RendezvousTimeoutError):
             return 0.0
-        return SURVIVORS_TIMEOUT if isinstance(self.failed.value, PeerFailedError) else LATECOMERS_TIMEOUT
+        is_survivor = isinstance(self.failed.value, PeerFailedError) and not self._devices_failed
+        return SURVIVORS_TIMEOUT if is_survivor else LATECOMERS_TIMEOUT
+
+    @property
+    def _devices_failed(self) -> bool:
+        error = self.failed.value
+        return isinstance(error, DeviceFailedError) and error.client_id == self.machine.config.client_id
 
     def abort(self, error: BaseException) -> None:
         """End this client's part: the others are told of `error`. Call it on the peer's loop."""

@@ -70,6 +70,7 @@ class PeerMachine:
         self.config = config
         self.timeline = Timeline(config.client_id, now)
         self._state = PeerState.NEW
+        self._began = now
         self._epoch = 0
         self._sequence = 0
         self._awaited: dict[type, ev.Tag] = {}
@@ -248,7 +249,7 @@ class PeerMachine:
         assert self._state is PeerState.NEW
         self._state = PeerState.CONNECTING
         self.timeline.enter(Phase.CONNECT, now)
-        self.timeline.enter(Phase.DEVICES, now)
+        self.timeline.enter(Phase.DEVICES, self._began)
         return [ev.Connect(self._tag(ev.Connect)), ev.StartBackend(self._tag(ev.StartBackend))]
 
     def _register(self, link_address: str) -> Effects:

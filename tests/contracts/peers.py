@@ -12,10 +12,10 @@ from bringup.devices.base import BackendConfig
 from bringup.devices.sim.backend import SimBackend
 from bringup.devices.thread import BackendThread
 from bringup.errors import NotInitializedError
-from bringup.runtime.client import fresh
 from bringup.runtime.drivers.coordinator import CoordinatorDriver
 from bringup.runtime.drivers.peer import CoordinationPeer
 from bringup.runtime.drivers.service_server import ServiceServer
+from bringup.runtime.fresh import fresh
 from bringup.runtime.latch import Latch
 from bringup.runtime.machines import events as ev
 from bringup.runtime.machines.coordinator import CoordinatorConfig, CoordinatorMachine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
@@ -79,6 +80,39 @@ def test_a_wrong_setting_of_one_client_is_told_to_all_at_once() -> None:
         assert "BRINGUP_SIM_TOPOLOGY" in error.text
         assert "'4x'" in error.text
     assert [error.attributes["client_id"] for error in errors[:2]] == [2, 2]
+
+
+@pytest.mark.parametrize(("given", "told"), [("CPUU", "device_type='CPUU' is not known"), (None, "num_logical_cpu")])
+def test_a_backend_that_cannot_be_made_is_told_to_all_at_once(given: str | None, told: str) -> None:
+    with LocalJob(N) as job:
+        job.start()
+        calls = job.call(
+            "initialize", [0, 2], device_type="CPU", num_logical_cpu_devices=1, initialization_timeout=60.0
+        )
+        calls += job.call(
+            "initialize", [1], device_type=given, num_logical_cpu_devices=10**8, initialization_timeout=60.0
+        )
+        errors = [call.error() for call in calls]
+    assert [error.error for error in errors] == ["PeerFailedError", "PeerFailedError", "ConfigurationError"]
+    for error in errors:
+        assert told in error.text
+
+
+def test_a_backend_whose_making_hangs_is_named_before_the_others_give_up(tmp_path: Path) -> None:
+    info = tmp_path / "hanging-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: hanging\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[bringup.backends]\nHANGING = hanging_module:make\n")
+    (tmp_path / "hanging_module.py").write_text("import threading\nthreading.Event().wait()\n")
+    with LocalJob(2, environment={"PYTHONPATH": str(tmp_path)}) as job:
+        job.start()
+        calls = job.call("initialize", [0], device_type="SIM", initialization_timeout=5.0)
+        calls += job.call("initialize", [1], device_type="hanging", initialization_timeout=5.0)
+        other, own = (call.error() for call in calls)
+    assert own.error == "DeviceTimeoutError"
+    assert other.error == "PeerFailedError"
+    for error in (own, other):
+        assert "open did not return within 4.5 s" in error.text
 
 
 def test_a_client_may_have_no_devices_where_all_allow_it() -> None:
