@@ -248,7 +248,7 @@ class PeerMachine:
     def _begin(self, now: float) -> Effects:
         assert self._state is PeerState.NEW
         self._state = PeerState.CONNECTING
-        self.timeline.enter(Phase.CONNECT, now)
+        self.timeline.enter(Phase.CONNECT, self._began)
         self.timeline.enter(Phase.DEVICES, self._began)
         return [ev.Connect(self._tag(ev.Connect)), ev.StartBackend(self._tag(ev.StartBackend))]
 
