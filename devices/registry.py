@@ -13,7 +13,7 @@ from .base import BackendConfig, DeviceBackend
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["ENTRY_POINT_GROUP", "create_backend"]
+__all__ = ["ENTRY_POINT_GROUP", "create_backend", "known_type"]
 
 ENTRY_POINT_GROUP = "bringup.backends"
 
@@ -35,6 +35,12 @@ _PREFERENCE = ("TPU", "GPU", "CPU")
 _CALLS = ("discover", "start", "check_health", "stop")
 
 _log = logging.getLogger(__name__)
+
+
+def known_type(device_type: str | None) -> str:
+    """Return the type that a backend for `device_type` is sure to have, or nothing where to know means to make it."""
+    name = "" if device_type is None else str(device_type).strip().upper()
+    return name if name in _BUILT_IN else ""
 
 
 def create_backend(device_type: str | None, config: BackendConfig) -> DeviceBackend:

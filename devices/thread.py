@@ -66,7 +66,6 @@ class BackendThread:
         self._ended = False
         self._start_asked = False
         self._open_error: BringupError | None = None
-        self._is_opened = False
         # Up, but without devices: there is nothing to check then.
         self._is_empty = False
         # Between an opening or a start that began and a stop; only the thread touches it.
@@ -77,11 +76,6 @@ class BackendThread:
     def abandoned(self) -> bool:
         """Whether a call did not return in time, so that the thread was left behind."""
         return self._abandoned
-
-    @property
-    def is_opened(self) -> bool:
-        """Whether `open` has returned, so that the type is known."""
-        return self._is_opened
 
     @property
     def device_type(self) -> str:
@@ -113,7 +107,6 @@ class BackendThread:
             self._open_error = error
             self._end("it could not be opened")
             raise
-        self._is_opened = True
 
     async def discover(self, timeout: float) -> Discovery:
         """Look for devices. `timeout` is in seconds; errors are those of `start`."""

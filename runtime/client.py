@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import concurrent.futures
-import contextlib
 import logging
 import os
 import secrets
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 
 from .. import __version__
 from ..devices.preparation import prepare_backend
+from ..devices.registry import known_type
 from ..devices.thread import BackendThread
 from ..errors import BringupError, NotInitializedError
 from ..transport.addresses import Address
@@ -24,7 +24,7 @@ from .active import Slot
 from .configuration.plan import Plan
 from .descriptors import check_descriptors
 from .drivers.coordinator import CoordinatorDriver
-from .drivers.peer import BACKEND_STOP_TIMEOUT, CoordinationPeer
+from .drivers.peer import CoordinationPeer
 from .drivers.service_server import ServiceServer
 from .fresh import fresh
 from .latch import Latch
@@ -67,10 +67,9 @@ class Client:
         self.settled: Latch[ev.Up | None] = Latch()
         self.failed: Latch[BaseException] = Latch()
         self.peer: CoordinationPeer | None = None
-        self.device_type = ""
         self._abort_error: BaseException | None = None
         self._thread: RuntimeThread | None = None
-        self._opening: asyncio.Future[None] | None = None
+        self._started: Latch[None] = Latch()
         self._pid = os.getpid()
         self._is_noticed = False
         self._termination = TerminationNotice(self._at_termination)
@@ -92,28 +91,32 @@ class Client:
 
         Raises:
             AlreadyInitializedError: another client is active in this process.
+            BringupError: a limit of this process or machine is in the way.
         """
         ACTIVE.claim(self)
         try:
             check_descriptors(self._descriptors_needed, f"client {self.job.client_id}")
-        except BringupError:
+            atexit.register(self._at_exit)
+            self._termination.install()
+            self._thread = RuntimeThread(self._main, name=f"bringup-client-{self.job.client_id}", on_end=self._on_end)
+        except BaseException:
+            self._unhook()
             ACTIVE.release(self)
             raise
+        finally:
+            self._started.set(None)
         if not self.job.is_loopback:
             _log.warning(
                 "the peers of this job talk without authentication or encryption (insecure=True): "
                 "anybody who reaches %s can join or stop it",
                 self.job.coordinator_address,
             )
-        try:
-            self._thread = RuntimeThread(self._main, name=f"bringup-client-{self.job.client_id}", on_end=self._on_end)
-        except BaseException:
-            ACTIVE.release(self)
-            raise
         if self._abort_error is not None:  # it came while there was no thread to tell
             self._thread.call_soon(self._abort, self._abort_error)
-        atexit.register(self._at_exit)
-        self._termination.install()
+
+    def _unhook(self) -> None:
+        atexit.unregister(self._at_exit)
+        self._termination.remove()
 
     @property
     def _descriptors_needed(self) -> int:
@@ -132,7 +135,9 @@ class Client:
     @property
     def is_over(self) -> bool:
         """Whether its thread has ended, or this is a forked child, which has no such thread and no part in the job."""
-        return self.is_forked or (self._thread is not None and self._thread.finished.is_set)
+        if self.is_forked:
+            return True
+        return self._started.is_set and (self._thread is None or self._thread.finished.is_set)
 
     @property
     def is_forked(self) -> bool:
@@ -141,7 +146,9 @@ class Client:
 
     async def wait_over(self) -> None:
         """Wait until its thread has ended. Cancelling is safe."""
-        await self._running.finished.wait()
+        await self._started.wait()
+        if self._thread is not None:
+            await self._thread.finished.wait()
 
     @property
     def _running(self) -> RuntimeThread:
@@ -162,12 +169,13 @@ class Client:
         if self.is_forked:
             return
         cancelled: asyncio.CancelledError | None = None
-        while not self._running.finished.is_set:
+        while not self.is_over:
             try:
-                await self._running.finished.wait()
+                await self.wait_over()
             except asyncio.CancelledError as error:
                 cancelled = error
-        self._running.join()
+        if self._thread is not None:
+            self._thread.join()
         if cancelled is not None:
             raise cancelled
 
@@ -175,8 +183,10 @@ class Client:
         """Block until it has ended and nothing of it is left."""
         if self.is_forked:
             return
-        self._running.finished.wait_blocking()
-        self._running.join()
+        self._started.wait_blocking()
+        if self._thread is not None:
+            self._thread.finished.wait_blocking()
+            self._thread.join()
 
     # Calls into it.
 
@@ -224,15 +234,7 @@ class Client:
         watcher = asyncio.create_task(self._watch_failure())
         progress: asyncio.Task[None] | None = None
         try:
-            began = time.monotonic()
-            backend = await self._open_backend()
-            # One whose backend could not be made has no type, and registers only to say why.
-            self.device_type = backend.device_type if backend.is_opened else ""
-            try:
-                self.peer = self._make_peer(backend, began)
-            except BaseException:
-                await backend.close(BACKEND_STOP_TIMEOUT)
-                raise
+            self.peer = self._make_peer()
             if self._abort_error is not None:
                 self.peer.abort(self._abort_error)
             progress = asyncio.create_task(show_progress(self.peer, self.settled))
@@ -244,29 +246,11 @@ class Client:
                 if task is not None and not task.done():
                     task.cancel()
 
-    async def _open_backend(self) -> BackendThread:
-        """Return the backend's thread, opened; where that fails, its `start` does, when the others can hear of it."""
-        plan, options = self.plan, self.plan.options
-        backend = prepare_backend(plan.device_type, plan.backend, isolate=options.isolate_backend)
-        thread = BackendThread(
-            backend, name="bringup-devices", client_id=self.job.client_id, allow_empty=options.allow_empty
-        )
-        # Some time must be left to tell the others.
-        timeout = min(options.device_timeout, _OPENING_SHARE * options.initialization_timeout)
-        self._opening = asyncio.ensure_future(thread.open(timeout))
-        if self._abort_error is not None:
-            self._opening.cancel()
-        with contextlib.suppress(BringupError, asyncio.CancelledError):
-            await self._opening
-        return thread
-
     def _abort(self, error: BaseException) -> None:
-        if self.peer is not None:
+        if self.peer is None:
+            self._abort_error = error  # it is just starting
+        else:
             self.peer.abort(error)
-            return
-        self._abort_error = error
-        if self._opening is not None:
-            self._opening.cancel()
 
     async def _watch_failure(self) -> None:
         error = await self.failed.wait()
@@ -283,8 +267,7 @@ class Client:
         if self.settled.value is None:
             ACTIVE.release(self)
         self.settled.set(None)
-        atexit.unregister(self._at_exit)
-        self._termination.remove()
+        self._unhook()
 
     def _end_calls(self) -> None:
         self.services.end(self.end)
@@ -309,10 +292,12 @@ class Client:
         if self.is_forked:
             return
         self.abort(error)
-        self._running.finished.wait_blocking(_GOODBYE_TIMEOUT)
+        if self._thread is not None:
+            self._thread.finished.wait_blocking(_GOODBYE_TIMEOUT)
 
-    def _make_peer(self, backend: BackendThread, began: float) -> CoordinationPeer:
-        options, job = self.plan.options, self.job
+    def _make_peer(self) -> CoordinationPeer:
+        plan, options, job = self.plan, self.plan.options, self.job
+        backend = prepare_backend(plan.device_type, plan.backend, isolate=options.isolate_backend)
         network = None if job.num_clients == 1 else self._make_network()
         coordinator = services = None
         if job.client_id == 0:
@@ -323,13 +308,17 @@ class Client:
             services = self._make_services(machine) if self.plan.enable_coordination_service else None
         own = job.own_address
         return CoordinationPeer(
-            PeerMachine(self._peer_config(), began),
+            PeerMachine(self._peer_config(), time.monotonic()),
             up=self.settled,
             failed=self.failed,
-            backend=backend,
+            backend=BackendThread(
+                backend, name="bringup-devices", client_id=job.client_id, allow_empty=options.allow_empty
+            ),
             network=network,
             coordinator=coordinator,
             advertise_host=options.advertise_address or (Address.parse(own).host if own is not None else None),
+            # Some time must be left to tell the others.
+            opening_timeout=min(options.device_timeout, _OPENING_SHARE * options.initialization_timeout),
             device_timeout=options.device_timeout,
             health_interval=options.health_interval,
             clock=time.monotonic,
@@ -377,7 +366,7 @@ class Client:
             job_name=job.job_name,
             coordinator_address=job.coordinator_address or "localhost",
             addresses=job.jobs,
-            device_type=self.device_type,
+            device_type=known_type(self.plan.device_type),
             incarnation=secrets.randbits(64),
             hostname=socket.gethostname(),
             pid=os.getpid(),

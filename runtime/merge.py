@@ -6,17 +6,24 @@ from collections.abc import Sequence
 
 from ..devices.base import LocalDevice
 from ..transport.ring import Ring
-from .machines.core_ids import CoreTable, check_counts, own_counts, own_rows, table_of
+from .machines.core_ids import CoreTable, counts_of, own_entry, own_rows, table_of
 
 __all__ = ["merge_devices"]
 
 
 async def merge_devices(
-    ring: Ring, client_id: int, num_clients: int, devices: Sequence[LocalDevice], *, allow_empty: bool = False
+    ring: Ring,
+    client_id: int,
+    num_clients: int,
+    device_type: str,
+    devices: Sequence[LocalDevice],
+    *,
+    allow_empty: bool = False,
 ) -> CoreTable:
     """Return the job's table of devices; the same on every client.
 
-    First the number of devices of each client is merged, so that each knows its offset, then the rows themselves.
+    First the type and the number of the devices of each client are merged, so that each knows that they fit and what
+    its offset is, then the rows themselves.
     With `allow_empty` some clients may have none.
 
     Raises:
@@ -24,7 +31,7 @@ async def merge_devices(
         RingBrokenError: a neighbour went away.
         CollectiveMismatchError: the clients do not hold the same number of devices in mind.
     """
-    counts = await ring.all_reduce(own_counts(client_id, num_clients, len(devices)))
-    check_counts(counts, allow_empty=allow_empty)
+    entries = await ring.all_reduce(own_entry(client_id, num_clients, device_type, len(devices)))
+    counts = counts_of(entries, allow_empty=allow_empty)
     rows = await ring.all_reduce(own_rows(client_id, counts, devices))
     return table_of(counts, rows)

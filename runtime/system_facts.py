@@ -39,7 +39,7 @@ class SystemFacts:
     @property
     def device_type(self) -> str:
         """The type of the devices: `CPU`, `GPU`, `TPU`, `SIM`, ..."""
-        return self._client.device_type
+        return self._peer.device_type
 
     @property
     def client_id(self) -> int:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from ..errors import BringupError
 from .latch import Latch
 
 __all__ = ["RuntimeThread"]
@@ -27,6 +28,9 @@ class RuntimeThread:
         main: makes the coroutine.
         name: of the thread.
         on_end: called in the thread once the coroutine has ended, with what ended the coroutine, or `None`.
+
+    Raises:
+        BringupError: no thread could be started.
     """
 
     def __init__(
@@ -44,7 +48,13 @@ class RuntimeThread:
         self._calls: set[concurrent.futures.Future[Any]] = set()
         self._loop = _new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True, name=name)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self._loop.close()
+            raise BringupError(
+                f"thread {name} could not be started: {error}. Check the limits on processes and threads (ulimit -u)."
+            ) from error
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Run `coroutine` on the loop; cancelling the future cancels it. The end of the loop cancels both.

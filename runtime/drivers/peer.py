@@ -58,6 +58,7 @@ class CoordinationPeer:
         network: how to reach the others; `None` for a job of one client.
         coordinator: on client 0, the coordinator to host.
         advertise_host: where others reach this peer; `None` for where the coordinator sees it.
+        opening_timeout: seconds that it may take to make the backend.
         device_timeout: seconds that a call of the backend may take.
         health_interval: seconds between two health checks.
         clock: the time, monotonic, in seconds.
@@ -75,6 +76,7 @@ class CoordinationPeer:
         network: Network | None,
         coordinator: CoordinatorDriver | None,
         advertise_host: str | None,
+        opening_timeout: float,
         device_timeout: float,
         health_interval: float,
         clock: Callable[[], float],
@@ -91,6 +93,7 @@ class CoordinationPeer:
         self._network = network
         self._coordinator = coordinator
         self._advertise_host = advertise_host
+        self._opening_timeout = opening_timeout
         self._device_timeout = device_timeout
         self._health_interval = health_interval
         self._allow_empty = allow_empty
@@ -189,6 +192,11 @@ class CoordinationPeer:
 
     # What the user wants of it.
 
+    @property
+    def device_type(self) -> str:
+        """The type of the devices; right once the job is up."""
+        return self._backend.device_type
+
     def report_progress(self, step: int) -> None:
         """Note the step that the program is at; see `System.report_progress`. Called on any thread."""
         self._check_alive()
@@ -275,6 +283,7 @@ class CoordinationPeer:
 
     async def _start_backend(self, tag: ev.Tag) -> None:
         try:
+            await self._backend.open(self._opening_timeout)
             devices = await self._backend.start(self._device_timeout)
             health = await self._backend.check_health(self._device_timeout)
             if not health.ok:
@@ -321,7 +330,12 @@ class CoordinationPeer:
         assert self._ring is not None
         try:
             table = await merge_devices(
-                self._ring, config.client_id, config.num_clients, effect.devices, allow_empty=self._allow_empty
+                self._ring,
+                config.client_id,
+                config.num_clients,
+                self.device_type,
+                effect.devices,
+                allow_empty=self._allow_empty,
             )
             await self._inbox.put(ev.Merged(effect.tag, table))
         except RingBrokenError as broken:

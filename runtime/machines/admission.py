@@ -70,7 +70,7 @@ def _conflict(register: Register, here: Mapping[int, Register], is_forming: bool
             return Refused("client_id", f"{register.client_id} ({own})", f"taken by {other}", advice)
         advice = "A client that restarts cannot rejoin a job: restart the job. Or two processes have one client_id."
         return Refused("incarnation", f"{register.incarnation:016x} ({own})", f"of {other}", advice)
-    # One whose backend could not be made has no type, and registers only to say why.
+    # One that has no type yet tells it in the merge.
     first = next((other for other in here.values() if other.device_type), register)
     if register.device_type and first.device_type != register.device_type:
         ours = f"{first.device_type} (client {first.client_id})"

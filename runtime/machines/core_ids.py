@@ -18,13 +18,14 @@ from ...devices.base import CoreLocation, LocalDevice
 from ...errors import TopologyError
 from .ids import format_ids
 
-__all__ = ["CoreTable", "check_counts", "own_counts", "own_rows", "table_of"]
+__all__ = ["CoreTable", "counts_of", "own_entry", "own_rows", "table_of"]
 
 Int32Array = npt.NDArray[np.int32]
 
 _CORE_ID, _WRITTEN, _LOCATED = 0, 1, 2
 _LOCATION = slice(3, 7)
 _COLUMNS = 7
+_TYPE_BYTES_MAX = 16
 _ID_MAX = np.iinfo(np.int32).max
 
 
@@ -53,15 +54,23 @@ class CoreTable:
         return None if self.locations is None else CoreLocation(*map(int, self.locations[row]))
 
 
-def own_counts(client_id: int, num_clients: int, num_devices: int) -> Int32Array:
-    """Return what this client adds to the merge of counts: int32 `[num_clients]`."""
-    counts = np.zeros(num_clients, np.int32)
-    counts[client_id] = num_devices
-    return counts
+def own_entry(client_id: int, num_clients: int, device_type: str, num_devices: int) -> Int32Array:
+    """Return what this client adds to the merge of entries: int32 `[num_clients, 5]`, its count and its type's name."""
+    entries = np.zeros((num_clients, 1 + _TYPE_BYTES_MAX // 4), np.int32)
+    entries[client_id, 0] = num_devices
+    entries[client_id, 1:] = np.frombuffer(device_type.encode()[:_TYPE_BYTES_MAX].ljust(_TYPE_BYTES_MAX, b"\0"), "<i4")
+    return entries
 
 
-def check_counts(counts: Int32Array, *, allow_empty: bool = False) -> None:
-    """Raise `TopologyError` where a client has no devices, or, with `allow_empty`, where no client has any."""
+def counts_of(entries: Int32Array, *, allow_empty: bool = False) -> Int32Array:
+    """Return the number of devices of each client, int32 `[num_clients]`, from the merged `entries`.
+
+    Raises:
+        TopologyError: the clients have different types of devices, told apart by the first 16 bytes of their names; or
+            one has none; or, with `allow_empty`, all have none.
+    """
+    _check_types(entries[:, 1:])
+    counts = entries[:, 0].copy()
     empty = np.flatnonzero(counts == 0)
     if empty.size == counts.size:
         raise TopologyError("no client brought a device to the job. Look at the devices of their hosts.")
@@ -70,6 +79,21 @@ def check_counts(counts: Int32Array, *, allow_empty: bool = False) -> None:
             f"clients {format_ids(empty.tolist())} brought no devices to the job; every client must have at least one. "
             "Look at local_device_ids and at the devices of those hosts, or set allow_empty=True on every client."
         )
+    return counts
+
+
+def _check_types(types: Int32Array) -> None:
+    if (types == types[0]).all():
+        return
+    clients: dict[bytes, list[int]] = {}
+    for client_id, name in enumerate(types.astype("<i4")):
+        clients.setdefault(name.tobytes().rstrip(b"\0"), []).append(client_id)
+    camps = "; ".join(
+        f"clients {format_ids(ids)} have {name.decode(errors='replace')}" for name, ids in clients.items()
+    )
+    raise TopologyError(
+        f"the clients brought up different types of devices: {camps}. Give all of them the same device_type."
+    )
 
 
 def own_rows(client_id: int, counts: Int32Array, devices: Sequence[LocalDevice]) -> Int32Array:

@@ -23,6 +23,7 @@ class PeerConfig:
 
     Attributes:
         addresses: the address of every client, or `None` where only the coordinator's is known.
+        device_type: the type of its devices, empty where it shows only when they have come up.
         incarnation: drawn at random when the peer was made, 64 bits.
         fails_when_unhealthy: whether the job is to end where this client's devices become unhealthy.
     """
@@ -130,7 +131,7 @@ class Knowledge:
             return ""
         laggards = self._laggards(own_phase)
         if self._config.client_id in laggards and own_phase is Phase.DEVICES:
-            return f"the {self._config.device_type} devices of this client"
+            return f"the {self._config.device_type or 'preferred'} devices of this client"
         return f"clients {format_ids(laggards)} in phase {next(iter(laggards.values()))}"
 
     # Errors.

@@ -129,6 +129,7 @@ class JobOfPeers:
             network=network,
             coordinator=coordinator,
             advertise_host=None,
+            opening_timeout=10.0,
             device_timeout=10.0,
             health_interval=30.0,
             clock=time.monotonic,

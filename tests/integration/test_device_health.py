@@ -98,7 +98,8 @@ def test_a_backend_that_cannot_be_made_is_told_to_all_at_once(given: str | None,
         assert told in error.text
 
 
-def test_a_backend_whose_making_hangs_is_named_before_the_others_give_up(tmp_path: Path) -> None:
+@pytest.mark.parametrize("hanging", [0, 1])
+def test_a_backend_whose_making_hangs_is_named_before_the_others_give_up(tmp_path: Path, hanging: int) -> None:
     info = tmp_path / "hanging-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: hanging\nVersion: 1.0\n")
@@ -106,8 +107,8 @@ def test_a_backend_whose_making_hangs_is_named_before_the_others_give_up(tmp_pat
     (tmp_path / "hanging_module.py").write_text("import threading\nthreading.Event().wait()\n")
     with LocalJob(2, environment={"PYTHONPATH": str(tmp_path)}) as job:
         job.start()
-        calls = job.call("initialize", [0], device_type="SIM", initialization_timeout=5.0)
-        calls += job.call("initialize", [1], device_type="hanging", initialization_timeout=5.0)
+        calls = job.call("initialize", [1 - hanging], device_type="SIM", initialization_timeout=5.0)
+        calls += job.call("initialize", [hanging], device_type="hanging", initialization_timeout=5.0)
         other, own = (call.error() for call in calls)
     assert own.error == "DeviceTimeoutError"
     assert other.error == "PeerFailedError"

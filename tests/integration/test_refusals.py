@@ -101,6 +101,17 @@ def test_clients_with_different_devices_are_refused() -> None:
     assert refused.attributes["field"] == "device_type"
 
 
+def test_clients_that_turn_out_to_have_different_devices_are_all_told() -> None:
+    with LocalJob(3) as job:
+        job.start()
+        calls = job.call("initialize", [0, 2], device_type="SIM")
+        calls += job.call("initialize", [1])
+        errors = [call.error() for call in calls]
+    for error in errors:
+        assert error.error == "TopologyError"
+        assert "clients 0, 2 have SIM; clients 1 have " in error.text
+
+
 def test_a_second_job_on_the_same_port_is_told_which_and_by_whom() -> None:
     with LocalJob(2) as job:
         job.initialize(device_type="SIM")

@@ -235,6 +235,43 @@ def test_one_of_many_threads_that_initialize_at_once_wins() -> None:
     winners[0].shutdown()
 
 
+def test_threads_that_replace_one_another_leave_one_system() -> None:
+    outcomes: list[object] = []
+    start = threading.Barrier(6)
+
+    def initialize() -> None:
+        start.wait(10)
+        try:
+            outcomes.append(bringup.sync.initialize("SIM", reset=True, **ONE))
+        except BaseException as error:  # noqa: BLE001 - looked at below
+            outcomes.append(error)
+
+    threads = [threading.Thread(target=initialize) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert len(outcomes) == 6
+    expected = bringup.sync.SyncSystem | bringup.AlreadyInitializedError | bringup.NotInitializedError
+    assert [outcome for outcome in outcomes if not isinstance(outcome, expected)] == []
+    bringup.sync.current().shutdown()
+    with pytest.raises(bringup.NotInitializedError):
+        bringup.current()
+
+
+def test_where_no_thread_can_be_started_the_next_call_is_free_to_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(bringup.BringupError, match=r"bringup-client-0 could not be started.*ulimit -u"):
+            bringup.sync.initialize("SIM", **ONE)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    with bringup.sync.initialize("SIM", **ONE) as system:
+        assert system.num_clients == 1
+
+
 def test_a_loop_ends_while_somebody_waits_for_a_failure() -> None:
     async def main() -> bringup.System:
         system = await bringup.initialize("SIM", **ONE)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from bringup.devices.base import LocalDevice
 from bringup.errors import TopologyError
-from bringup.runtime.machines.core_ids import CoreTable, check_counts, own_counts, own_rows, table_of
+from bringup.runtime.machines.core_ids import CoreTable, counts_of, own_entry, own_rows, table_of
 
 __all__ = ["Total"]
 
@@ -25,24 +25,24 @@ class Total:
 
     def __init__(self, shares: Sequence[Sequence[LocalDevice]]) -> None:
         size = len(shares)
-        self._counts: Int32Array = np.zeros(size, np.int32)
-        for client_id, devices in enumerate(shares):
-            self._counts += own_counts(client_id, size, len(devices))
-        self._rows = own_rows(0, self._counts, shares[0])
+        self._entries = own_entry(0, size, "SIM", len(shares[0]))
         for client_id, devices in enumerate(shares[1:], start=1):
-            self._rows += own_rows(client_id, self._counts, devices)
-        self.outcome = _outcome(self._counts, self._rows)
+            self._entries += own_entry(client_id, size, "SIM", len(devices))
+        counts = self._entries[:, 0]
+        self._rows = own_rows(0, counts, shares[0])
+        for client_id, devices in enumerate(shares[1:], start=1):
+            self._rows += own_rows(client_id, counts, devices)
+        self.outcome = _outcome(self._entries, self._rows)
 
     def garbled(self) -> CoreTable | TopologyError:
         """Return what a client makes of it that got other core ids."""
         rows = self._rows.copy()
         rows[:, 0] += 1
-        return _outcome(self._counts, rows)
+        return _outcome(self._entries, rows)
 
 
-def _outcome(counts: Int32Array, rows: Int32Array) -> CoreTable | TopologyError:
+def _outcome(entries: Int32Array, rows: Int32Array) -> CoreTable | TopologyError:
     try:
-        check_counts(counts)
-        return table_of(counts, rows)
+        return table_of(counts_of(entries), rows)
     except TopologyError as error:
         return error

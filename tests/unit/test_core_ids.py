@@ -8,7 +8,7 @@ import pytest
 
 from bringup.devices.base import CoreLocation, LocalDevice
 from bringup.errors import TopologyError
-from bringup.runtime.machines.core_ids import CoreTable, check_counts, own_counts, own_rows, table_of
+from bringup.runtime.machines.core_ids import CoreTable, counts_of, own_entry, own_rows, table_of
 
 Int32Array = npt.NDArray[np.int32]
 Job = list[list[LocalDevice]]
@@ -21,11 +21,15 @@ def device(core_id: int | None, x: int | None = None) -> LocalDevice:
 JOB: Job = [[device(5, 0), device(2, 1)], [device(9, 2)], [device(0, 3), device(7, 4), device(1, 5)]]
 
 
+def entries(job: list[tuple[str, int]]) -> Int32Array:
+    """Return the entries of clients with so many devices of a type, as the ring sums them up."""
+    shares = [own_entry(client_id, len(job), *share) for client_id, share in enumerate(job)]
+    return np.sum(shares, axis=0, dtype=np.int32)
+
+
 def merged(job: Job) -> tuple[Int32Array, Int32Array]:
     """Return counts and rows as the ring sums them up."""
-    counts = np.zeros(len(job), np.int32)
-    for client_id, devices in enumerate(job):
-        counts += own_counts(client_id, len(job), len(devices))
+    counts = counts_of(entries([("SIM", len(devices)) for devices in job]), allow_empty=True)
     shares = [own_rows(client_id, counts, devices) for client_id, devices in enumerate(job)]
     rows = np.zeros_like(shares[0])
     for share in shares:
@@ -111,15 +115,21 @@ def test_the_largest_id_fits() -> None:
 
 
 def test_clients_without_devices_are_named() -> None:
-    check_counts(np.array([1, 2], np.int32))
+    assert counts_of(entries([("SIM", 1), ("SIM", 2)])).tolist() == [1, 2]
     with pytest.raises(TopologyError, match="clients 1, 3-4 "):
-        check_counts(np.array([1, 0, 2, 0, 0], np.int32))
+        counts_of(entries([("SIM", number) for number in (1, 0, 2, 0, 0)]))
 
 
 def test_some_clients_may_be_allowed_to_have_no_devices_but_not_all() -> None:
-    check_counts(np.array([0, 2, 0], np.int32), allow_empty=True)
+    counts_of(entries([("SIM", 0), ("SIM", 2), ("SIM", 0)]), allow_empty=True)
     with pytest.raises(TopologyError, match="no client brought a device"):
-        check_counts(np.zeros(3, np.int32), allow_empty=True)
+        counts_of(entries([("SIM", 0)] * 3), allow_empty=True)
+
+
+@pytest.mark.parametrize("other", ["CPU", "ACCELERATOR-OF-A-LONG-NAME"])
+def test_clients_with_different_types_of_devices_are_named(other: str) -> None:
+    with pytest.raises(TopologyError, match=rf"clients 0, 2 have SIM; clients 1 have {other[:16]}\. Give"):
+        counts_of(entries([("SIM", 2), (other, 2), ("SIM", 2)]))
 
 
 def test_clients_without_devices_have_no_rows() -> None:
