@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from ...errors import CoordinatorLostError, PeerFailedError
+from ...errors import CoordinatorLostError, PeerFailedError, TopologyError
 from ...transport.messages import (
     ClientMessage,
     Commit,
@@ -29,7 +28,6 @@ from ...transport.messages import (
     HeartbeatAck,
     Leave,
     MemberInfo,
-    MemberUpdate,
     Overdue,
     PointSet,
     PreemptionNotice,
@@ -44,10 +42,11 @@ from . import events as ev
 from .admission import CoordinatorConfig, refusal_of
 from .detector import Detector
 from .ids import format_ids, pack_ids
-from .kinds import join_runs
+from .member import Member
 from .news import News
-from .phases import Phase, furthest_behind, slowest
+from .phases import Phase, furthest_behind
 from .preemption import PreemptionAgreement
+from .reports import Reports
 from .steps import Steps
 from .suspicions import Suspicions
 from .verdicts import RENDEZVOUS_TIMEOUT, TOLD_AS_THEY_ARE
@@ -66,19 +65,6 @@ class _State(enum.Enum):
     CLOSED = enum.auto()
 
 
-@dataclass(slots=True)
-class _Member:
-    register: Register
-    session: int
-    phase: str = Phase.RENDEZVOUS
-    healthy: bool = True
-    health: str = ""
-    ready: Ready | None = None
-    is_leaving: bool = False
-    is_connected: bool = True
-    reconnects: int = 0
-
-
 Effects = list[ev.CoordinatorEffect]
 
 
@@ -88,8 +74,9 @@ class CoordinatorMachine:
     def __init__(self, config: CoordinatorConfig) -> None:
         self.config = config
         self._state = _State.FORMING
-        self._members: dict[int, _Member] = {}
+        self._members: dict[int, Member] = {}
         self._registers: dict[int, Register] = {}
+        self._reports = Reports(config.num_clients)
         self._packed_missing: tuple[int, ...] | None = None
         self._client_of: dict[int, int] = {}
         self._detector = Detector(config.heartbeat_timeout, config.heartbeat_interval)
@@ -125,7 +112,7 @@ class CoordinatorMachine:
                 self._suspicions.answered(tag, outcome, detail, now)
         return []
 
-    def _on_message(self, member: _Member, message: ClientMessage, now: float) -> Effects:
+    def _on_message(self, member: Member, message: ClientMessage, now: float) -> Effects:
         self._detector.heard(member.register.client_id, now)
         match message:
             case Heartbeat():
@@ -143,7 +130,7 @@ class CoordinatorMachine:
             case Leave(timeout):
                 return self._on_leave(member, timeout, now)
             case Goodbye(phase, error, cause):
-                member.phase = phase
+                self._note(member, phase, member.healthy, member.health)
                 return self._on_goodbye(member, error, cause, now)
         return []
 
@@ -201,7 +188,7 @@ class CoordinatorMachine:
         refusal = refusal_of(register, self.config, self._registers, is_forming=self._state is _State.FORMING)
         if refusal is not None:
             return [ev.Answer((session,), refusal), ev.CloseSession(session)]
-        self._members[register.client_id] = _Member(register, session)
+        self._members[register.client_id] = Member(register, session)
         self._registers[register.client_id] = register
         self._packed_missing = None
         self._client_of[session] = register.client_id
@@ -213,7 +200,7 @@ class CoordinatorMachine:
             effects.append(self._to_all(self._formed()))
         return effects
 
-    def _register_again(self, member: _Member, session: int, now: float) -> Effects:
+    def _register_again(self, member: Member, session: int, now: float) -> Effects:
         """Take in a client whose first connection broke before it had heard anything: all is said again."""
         client_id = member.register.client_id
         old, member.session, member.is_connected = member.session, session, True
@@ -246,42 +233,35 @@ class CoordinatorMachine:
         if self._state is not _State.CLOSED:
             self._suspicions.session_resumed(client_id)
             self._detector.heard(client_id, now)
-            member.reconnects += 1
+            member.reconnect()
             self._news.announce(client_id)
         return []
 
-    def _on_heartbeat(self, member: _Member, beat: Heartbeat, now: float) -> Effects:
+    def _on_heartbeat(self, member: Member, beat: Heartbeat, now: float) -> Effects:
         self._note(member, beat.phase, beat.healthy, beat.health)
         self._steps.note(member.register.client_id, beat, now)
         if (stalled := self._steps.stalled(member.register.client_id, now)) is not None:
             return self._fail(self._members[stalled[0]], stalled[1])
         return [ev.Answer((member.session,), self._ack(member, beat.sequence, now))]
 
-    def _on_ready(self, member: _Member, ready: Ready) -> Effects:
-        member.ready = ready
+    def _on_ready(self, member: Member, ready: Ready) -> Effects:
+        self._reports.take(member.register.client_id, ready)
         self._note(member, Phase.COMMIT, member.healthy, member.health)
-        reports = [(client_id, self._members[client_id].ready) for client_id in sorted(self._members)]
-        all_ready = [(client_id, report) for client_id, report in reports if report is not None]
-        if self._state is not _State.BRINGING_UP or len(all_ready) < self.config.num_clients:
+        if self._state is not _State.BRINGING_UP or not self._reports.are_complete:
             return []
-        by_digest: dict[bytes, list[int]] = {}
-        for client_id, report in all_ready:
-            by_digest.setdefault(report.digest, []).append(client_id)
-        if len(by_digest) > 1:
-            return self._disagreement(by_digest)
+        if (disagreement := self._reports.disagreement()) is not None:
+            odd, cause = disagreement
+            return self._fail(self._members[odd], cause, error=TopologyError.__name__)
         self._state = _State.RUNNING
+        # That all are ready is what the commit says: it takes the place of all news of their phases.
+        self._news = News()
         for other in self._members.values():
-            other.phase = Phase.READY
-        spans = slowest([span for _, report in all_ready for span in report.spans])
-        return [self._to_all(Commit(join_runs(report.kinds for _, report in all_ready), spans))]
+            other.note(Phase.READY, other.healthy, other.health)
+            if other.reconnects or not other.healthy:
+                self._news.announce(other.register.client_id)
+        return [self._to_all(self._reports.commit())]
 
-    def _disagreement(self, by_digest: dict[bytes, list[int]]) -> Effects:
-        odd = min(by_digest.values(), key=len)
-        camps = "; ".join(f"clients {format_ids(ids)} hold {digest.hex()}" for digest, ids in by_digest.items())
-        cause = f"the clients hold different tables of devices after the merge: {camps}. Restart the job."
-        return self._fail(self._members[odd[0]], cause, error="TopologyError")
-
-    def _on_leave(self, member: _Member, timeout: float, now: float) -> Effects:
+    def _on_leave(self, member: Member, timeout: float, now: float) -> Effects:
         member.is_leaving = True
         self._note(member, Phase.LEAVING, member.healthy, member.health)
         due = now + timeout
@@ -304,7 +284,7 @@ class CoordinatorMachine:
             effects.append(ev.Answer(tuple(m.session for m in stayers), self._verdict(first, "", cause, ())))
         return effects
 
-    def _on_goodbye(self, member: _Member, error: str, cause: str, now: float) -> Effects:
+    def _on_goodbye(self, member: Member, error: str, cause: str, now: float) -> Effects:
         if error == CoordinatorLostError.__name__:
             self._suspicions.gave_up(member.register.client_id, f"it lost the coordinator: {cause}", now)
             return []
@@ -345,9 +325,7 @@ class CoordinatorMachine:
         cause = f"no heartbeat for {age:.1f} s" + (f" ({'; '.join(details)})" if details else "")
         return self._fail(self._members[client_id], cause, also=[other for other, _ in silent[1:]])
 
-    def _fail(
-        self, member: _Member, cause: str, *, error: str = "PeerFailedError", also: Iterable[int] = ()
-    ) -> Effects:
+    def _fail(self, member: Member, cause: str, *, error: str = "PeerFailedError", also: Iterable[int] = ()) -> Effects:
         others = {*self._suspicions.dead, *also} - {member.register.client_id}
         self._gone = {*others, member.register.client_id}
         self._last_word = self._verdict(member, error, cause, pack_ids(others))
@@ -358,7 +336,7 @@ class CoordinatorMachine:
 
     # Helpers.
 
-    def _verdict(self, member: _Member, error: str, cause: str, also: tuple[int, ...]) -> Verdict:
+    def _verdict(self, member: Member, error: str, cause: str, also: tuple[int, ...]) -> Verdict:
         who = member.register
         missing = self._missing() if self._state is _State.FORMING or error == RENDEZVOUS_TIMEOUT else ()
         error = error or PeerFailedError.__name__
@@ -386,15 +364,13 @@ class CoordinatorMachine:
         )
         return Formed(self.config.job_id, _EPOCH, roster, self.config.has_services)
 
-    def _note(self, member: _Member, phase: str, healthy: bool, health: str) -> None:
-        if (member.phase, member.healthy, member.health) != (phase, healthy, health):
-            member.phase, member.healthy, member.health = phase, healthy, health
+    def _note(self, member: Member, phase: str, healthy: bool, health: str) -> None:
+        if member.note(phase, healthy, health):
             self._news.announce(member.register.client_id)
 
-    def _ack(self, member: _Member, sequence: int, now: float) -> HeartbeatAck:
+    def _ack(self, member: Member, sequence: int, now: float) -> HeartbeatAck:
         missing = self._missing() if self._state is _State.FORMING else ()
         late = self._detector.overdue(now, _OVERDUE_INTERVALS * self.config.heartbeat_interval)
         overdue = tuple(Overdue(client_id, age) for client_id, age in late)
-        changed = (self._members[client_id] for client_id in self._news.tell(member.register.client_id))
-        updates = tuple(MemberUpdate(m.register.client_id, m.phase, m.healthy, m.health, m.reconnects) for m in changed)
+        updates = tuple([self._members[changed].update() for changed in self._news.tell(member.register.client_id)])
         return HeartbeatAck(sequence, missing, overdue, updates, self._steps.furthest_behind(now))

@@ -79,6 +79,8 @@ class Knowledge:
         self._is_registered = False
         self._missing: tuple[int, ...] = ()
         self._updates: dict[int, MemberUpdate] = {}
+        self._before_commit: dict[int, MemberUpdate] = {}
+        self._least_phase = Phase.RENDEZVOUS
         self._overdue: dict[int, float] = {}
         self._steps: dict[int, tuple[int, float]] = {}
 
@@ -93,7 +95,8 @@ class Knowledge:
 
     def commit(self) -> None:
         """Note that all are ready: only then does the coordinator commit."""
-        self._updates = {c: replace(update, phase=Phase.READY) for c, update in self._updates.items()}
+        self._before_commit, self._updates = self._updates, {}
+        self._least_phase = Phase.READY
 
     def address_of(self, client_id: int) -> str:
         """Return the address of a client, empty where it is not known."""
@@ -105,7 +108,10 @@ class Knowledge:
 
     def update_of(self, client_id: int) -> MemberUpdate | None:
         """Return what the coordinator last said of a client, if it said anything."""
-        return self._updates.get(client_id)
+        if (update := self._updates.get(client_id)) is not None:
+            return update
+        update = self._before_commit.get(client_id)
+        return None if update is None else replace(update, phase=self._least_phase)
 
     def age_of(self, client_id: int, now: float) -> float:
         """Return the seconds since a client is known to have been heard by the coordinator."""
@@ -187,7 +193,7 @@ class Knowledge:
 
     def _laggards(self, own_phase: Phase) -> dict[int, str]:
         """Return the clients that everybody waits for, as far as is known, with the phase they are in."""
-        phases: dict[int, str] = dict.fromkeys(range(self._config.num_clients), Phase.RENDEZVOUS)
+        phases: dict[int, str] = dict.fromkeys(range(self._config.num_clients), self._least_phase)
         phases.update({client_id: update.phase for client_id, update in self._updates.items()})
         phases[self._config.client_id] = own_phase
         return furthest_behind(phases)

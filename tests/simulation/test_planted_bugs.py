@@ -16,8 +16,9 @@ from bringup.runtime.machines import events as ev
 from bringup.runtime.machines.coordinator import CoordinatorMachine
 from bringup.runtime.machines.detector import Detector
 from bringup.runtime.machines.peer import PeerMachine
+from bringup.runtime.machines.reports import Reports
 from bringup.transport.ledger import Ledger
-from bringup.transport.messages import Commit, Verdict
+from bringup.transport.messages import Ready, Verdict
 from bringup.transport.ports import ProbeOutcome
 
 from .run import run_seed
@@ -52,16 +53,14 @@ def forget_the_own_lag(patch: pytest.MonkeyPatch) -> None:
 
 def count_one_report_twice(patch: pytest.MonkeyPatch) -> None:
     """The last report but one that a client is ready counts for the last one, too."""
-    shipped: Any = CoordinatorMachine._on_ready
 
-    def on_ready(self: Any, member: Any, ready: Any) -> Any:
-        late = [other for other in self._members.values() if other.ready is None and other is not member]
-        if len(late) != 1:
-            return shipped(self, member, ready)
-        effects = shipped(self, member, ready)
-        return effects + shipped(self, late[0], ready)
+    def take(self: Any, client_id: int, ready: Ready) -> None:
+        self._ready[client_id] = ready
+        late = set(range(self._num_clients)) - set(self._ready)
+        if len(late) == 1:
+            self._ready[late.pop()] = ready
 
-    patch.setattr(CoordinatorMachine, "_on_ready", on_ready)
+    patch.setattr(Reports, "take", take)
 
 
 def take_an_answer_for_death(patch: pytest.MonkeyPatch) -> None:
@@ -96,7 +95,7 @@ def take_in_a_twin(patch: pytest.MonkeyPatch) -> None:
 
 def believe_any_table(patch: pytest.MonkeyPatch) -> None:
     """Clients with other tables come up all the same."""
-    patch.setattr(CoordinatorMachine, "_disagreement", lambda self, by_digest: [self._to_all(Commit((), ()))])
+    patch.setattr(Reports, "disagreement", lambda self: None)
 
 
 def lose_patience(patch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 
 import pytest
@@ -10,13 +11,14 @@ from .campaign import Summary, replay_command, run_seeds
 from .scenario import KINDS
 
 PEERS = 50
-AT_ONCE = 100
+AT_ONCE = 250
+PROCESSES = min(4, os.cpu_count() or 1)
 
 
 def run(seeds: range, num_clients: int) -> Summary:
     """Run seeds; fails with the history of the first that fails."""
     summary = Summary()
-    for part in run_seeds(seeds, num_clients):
+    for part in run_seeds(seeds, num_clients, PROCESSES):
         summary.merge(part)
         for failure in part.failures:
             again = f"All that happens: {replay_command(failure.seed, num_clients)}"

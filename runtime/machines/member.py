@@ -1,0 +1,44 @@
+"""What the coordinator knows of one client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...transport.messages import MemberUpdate, Register
+from .phases import Phase
+
+__all__ = ["Member"]
+
+
+@dataclass(slots=True)
+class Member:
+    """A client that has registered; `session` is the connection it is reached by, or was last."""
+
+    register: Register
+    session: int
+    phase: str = Phase.RENDEZVOUS
+    healthy: bool = True
+    health: str = ""
+    is_leaving: bool = False
+    is_connected: bool = True
+    reconnects: int = 0
+    _update: MemberUpdate | None = None
+
+    def note(self, phase: str, healthy: bool, health: str) -> bool:
+        """Take in what it says of itself; returns whether that is new."""
+        if (self.phase, self.healthy, self.health) == (phase, healthy, health):
+            return False
+        self.phase, self.healthy, self.health = phase, healthy, health
+        self._update = None
+        return True
+
+    def reconnect(self) -> None:
+        """Note that its session was taken up again."""
+        self.reconnects += 1
+        self._update = None
+
+    def update(self) -> MemberUpdate:
+        """Return what the others are told of it: one object for all of them."""
+        if self._update is None:
+            self._update = MemberUpdate(self.register.client_id, self.phase, self.healthy, self.health, self.reconnects)
+        return self._update
