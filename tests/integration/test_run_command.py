@@ -138,7 +138,7 @@ def test_what_a_client_leaves_behind_is_ended(tmp_path: Path) -> None:
 def test_signals_are_passed_on_to_all_clients(number: signal.Signals) -> None:
     name = number.name.removeprefix("SIG")
     # The shell's own child would keep it from running the trap.
-    script = f"trap 'echo {name}; exit 3' {name}; echo up; while true; do sleep 600 & wait; done"
+    script = f"trap 'echo {name}; exit 3' {name}; echo up; while true; do sleep 3 & wait; done"
     with running("-n", "3", "--", "sh", "-c", script) as launcher:
         wait_for_lines(launcher, b"[0] up", b"[1] up", b"[2] up")
         launcher.send_signal(number)
@@ -149,7 +149,7 @@ def test_signals_are_passed_on_to_all_clients(number: signal.Signals) -> None:
 
 
 def test_a_second_signal_does_not_wait_for_the_grace_period() -> None:
-    script = "trap 'echo no' INT; echo up; while true; do sleep 600 & wait; done"
+    script = "trap 'echo no' INT; echo up; while true; do sleep 3 & wait; done"
     with running("-n", "2", "--grace", "300", "--", "sh", "-c", script) as launcher:
         wait_for_lines(launcher, b"[0] up", b"[1] up")
         launcher.send_signal(signal.SIGINT)
