@@ -8,17 +8,17 @@ from collections import Counter
 import pytest
 
 from .campaign import Summary, replay_command, run_seeds
+from .command import run_command
 from .scenario import KINDS
 
 PEERS = 50
 AT_ONCE = 250
-PROCESSES = min(4, os.cpu_count() or 1)
 
 
 def run(seeds: range, num_clients: int) -> Summary:
     """Run seeds; fails with the history of the first that fails."""
     summary = Summary()
-    for part in run_seeds(seeds, num_clients, PROCESSES):
+    for part in run_seeds(seeds, num_clients):
         summary.merge(part)
         for failure in part.failures:
             again = f"All that happens: {replay_command(failure.seed, num_clients)}"
@@ -29,7 +29,11 @@ def run(seeds: range, num_clients: int) -> Summary:
 @pytest.mark.slow
 @pytest.mark.parametrize("first_seed", range(0, 1000, AT_ONCE))
 def test_a_thousand_seeds_of_50_peers(first_seed: int) -> None:
-    assert run(range(first_seed, first_seed + AT_ONCE), PEERS).seeds == AT_ONCE
+    """In processes of their own, on all processors."""
+    counts = {"--seeds": AT_ONCE, "--first-seed": first_seed, "--peers": PEERS, "--jobs": os.cpu_count() or 1}
+    done = run_command(*(str(word) for option in counts.items() for word in option))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{AT_ONCE} from {first_seed}, 0 failed" in done.stdout
 
 
 @pytest.mark.parametrize("num_clients", [2, 3, 4, 7])

@@ -2,37 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 from click.testing import CliRunner
 
 from .__main__ import main
+from .command import run_command
 from .run import run_seed
 from .test_planted_bugs import let_the_first_leave
 from .world import World
-
-ROOT = Path(__file__).parents[2]
 
 
 def trace_of(seed: int, num_clients: int) -> str:
     worlds: list[World] = []
     run_seed(seed, num_clients, worlds.append)
     return worlds[0].clock.trace
-
-
-def run_command(*arguments: str, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:
-    """Run the simulator as a user does, from the root of the checkout."""
-    return subprocess.run(
-        [sys.executable, "-m", "tests.simulation", *arguments],
-        env={**os.environ, "PYTHONHASHSEED": hash_seed},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
 
 
 @pytest.mark.parametrize("seed", [3, 4, 5])
