@@ -36,7 +36,7 @@ PROBE_TIMEOUT = 1.0
 LATECOMERS_TIMEOUT = 1.0
 """Seconds that a client 0 which failed stays to tell those who were not there to hear of it."""
 
-SURVIVORS_TIMEOUT = 0.15
+SURVIVORS_TIMEOUT = 0.1
 """The same where another client failed: the user of this one is to hear of that at once, too."""
 
 _FLUSH_TIMEOUT = 1.0
