@@ -7,6 +7,8 @@ import operator
 from collections.abc import Iterable
 from numbers import Real
 
+import numpy as np
+
 from ..errors import ConfigurationError
 
 __all__ = ["client_set", "seconds", "step_of", "timeout_of", "whole_number"]
@@ -88,6 +90,6 @@ def client_set(what: str, client_ids: object) -> list[int]:
 
 def _index(value: object) -> int | None:
     try:
-        return None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+        return None if isinstance(value, bool | np.bool_) else operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
 from typing import Any
 
@@ -249,14 +250,24 @@ async def _connect(address: Address, context: ssl.SSLContext | None, patience: f
     failure: OSError | None = None
     for endpoint in await lookup(address):
         try:
-            sock = await open_socket(endpoint)
-            _, link = await asyncio.get_running_loop().create_connection(
-                lambda: TcpLink(patience=patience),
-                sock=sock,
-                ssl=context,
-                server_hostname="" if context is not None else None,
-            )
-            return link
+            return await _link_over(await open_socket(endpoint), context, patience)
         except OSError as error:
             failure = failure or error
     raise failure or OSError(f"{address} resolves to no address")
+
+
+async def _link_over(sock: socket.socket, context: ssl.SSLContext | None, patience: float) -> TcpLink:
+    loop = asyncio.get_running_loop()
+    try:
+        _, link = await loop.create_connection(
+            lambda: TcpLink(patience=patience),
+            sock=sock,
+            ssl=context,
+            server_hostname="" if context is not None else None,
+        )
+    except BaseException:
+        if not isinstance(loop, asyncio.BaseEventLoop):
+            # uvloop before 0.23 closes the descriptor, and lets Python close it again, whosever it is by then.
+            sock.detach()
+        raise
+    return link

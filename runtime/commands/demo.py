@@ -137,8 +137,11 @@ def _failure(run: DemoRun) -> tuple[int, list[str]] | None:
         lines.append(f"these clients ended early, without saying why: {silent}")
     if not lines:
         return None
-    wrong_settings = failures and all(one["type"] == ConfigurationError.__name__ for one in failures.values())
-    return (2 if wrong_settings else 1), lines
+    causes = {client_id: failure for client_id, failure in failures.items() if failure["culprit"] is None}
+    if causes and all(cause["type"] == ConfigurationError.__name__ for cause in causes.values()):
+        # All clients have one environment: what some heard of the others adds nothing.
+        return 2, _errors(causes)
+    return 1, lines
 
 
 def _errors(failures: Mapping[int, Mapping[str, Any]]) -> list[str]:
