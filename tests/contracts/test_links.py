@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import gc
 import random
 from collections.abc import AsyncIterator
 
@@ -356,5 +357,24 @@ def test_an_address_can_be_listened_on_again_at_once(place: str) -> None:
             async with linked(place) as (sender, receiver):
                 await sender.send(b"x")
                 assert await read(receiver, 1) == b"x"
+
+    run(place, test)
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_a_connection_that_is_given_up_at_any_moment_is_closed_once(place: str, turns: int) -> None:
+    """What is closed twice shuts what somebody else has opened meanwhile, or is complained of."""
+
+    async def test(place: Place) -> None:
+        async with listening(place) as (_, address):
+            attempt = asyncio.create_task(place.peer(0).connect_link(address, LEFT, OWN))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            attempt.cancel()
+            await asyncio.wait([attempt])
+            del attempt
+            for _ in range(10):  # in which the listener takes in what it has accepted
+                await asyncio.sleep(0)
+        gc.collect()
 
     run(place, test)
