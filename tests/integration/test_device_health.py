@@ -70,11 +70,20 @@ def test_a_health_check_that_hangs_counts_as_a_failure_of_the_devices_and_holds_
             call.value()
 
 
+def wait_until_registered(job: LocalJob, *client_ids: int) -> None:
+    """Who comes when the job has failed finds nobody to tell it."""
+    for call in job.call("reach", client_ids, phases=["rendezvous"]):
+        call.value()
+
+
 def test_a_wrong_setting_of_one_client_is_told_to_all_at_once() -> None:
     with LocalJob(N) as job:
         job.start([0, 1])
         job.start([2], BRINGUP_SIM_TOPOLOGY="4x")
-        errors = [call.error() for call in job.call("initialize", device_type="SIM", initialization_timeout=60.0)]
+        calls = job.call("initialize", [0, 1], device_type="SIM", initialization_timeout=60.0)
+        wait_until_registered(job, 0, 1)
+        calls += job.call("initialize", [2], device_type="SIM", initialization_timeout=60.0)
+        errors = [call.error() for call in calls]
     assert [error.error for error in errors] == ["PeerFailedError", "PeerFailedError", "ConfigurationError"]
     for error in errors:
         assert "BRINGUP_SIM_TOPOLOGY" in error.text
@@ -89,6 +98,7 @@ def test_a_backend_that_cannot_be_made_is_told_to_all_at_once(given: str | None,
         calls = job.call(
             "initialize", [0, 2], device_type="CPU", num_logical_cpu_devices=1, initialization_timeout=60.0
         )
+        wait_until_registered(job, 0, 2)
         calls += job.call(
             "initialize", [1], device_type=given, num_logical_cpu_devices=10**8, initialization_timeout=60.0
         )
