@@ -54,7 +54,8 @@ class BackendThread:
         self._name = name
         self._client_id = client_id
         self._allow_empty = allow_empty
-        self._errors = ThreadErrors(backend.device_type, client_id, name)
+        self._device_type = backend.device_type
+        self._errors = ThreadErrors(self._device_type, client_id, name)
         # The lock guards what follows; no code of the backend runs under it.
         self._lock = threading.Lock()
         self._queue: queue.SimpleQueue[Call[Any] | None] = queue.SimpleQueue()
@@ -80,7 +81,7 @@ class BackendThread:
     @property
     def device_type(self) -> str:
         """The type of the backend; of one that is `Openable`, right once `open` has returned."""
-        return self._backend.device_type
+        return self._device_type
 
     @property
     def simulated(self) -> bool:
@@ -274,7 +275,8 @@ class BackendThread:
         if isinstance(self._backend, Openable):
             self._may_be_up = True
             self._backend.open()
-            self._errors = ThreadErrors(self._backend.device_type, self._client_id, self._name)
+            self._device_type = self._backend.device_type
+            self._errors = ThreadErrors(self._device_type, self._client_id, self._name)
 
     def _start(self) -> tuple[LocalDevice, ...]:
         self._may_be_up = True

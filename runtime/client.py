@@ -96,6 +96,12 @@ class Client:
         ACTIVE.claim(self)
         try:
             check_descriptors(self._descriptors_needed, f"client {self.job.client_id}")
+            if not self.job.is_loopback:
+                _log.warning(
+                    "the peers of this job talk without authentication or encryption (insecure=True): "
+                    "anybody who reaches %s can join or stop it",
+                    self.job.coordinator_address,
+                )
             atexit.register(self._at_exit)
             self._termination.install()
             self._thread = RuntimeThread(self._main, name=f"bringup-client-{self.job.client_id}", on_end=self._on_end)
@@ -105,12 +111,6 @@ class Client:
             raise
         finally:
             self._started.set(None)
-        if not self.job.is_loopback:
-            _log.warning(
-                "the peers of this job talk without authentication or encryption (insecure=True): "
-                "anybody who reaches %s can join or stop it",
-                self.job.coordinator_address,
-            )
         if self._abort_error is not None:  # it came while there was no thread to tell
             self._thread.call_soon(self._abort, self._abort_error)
 
@@ -159,9 +159,9 @@ class Client:
         """End it, whatever it is doing; the other clients are told of `error`."""
         if self.is_forked:
             return
-        if self._thread is None:
-            self._abort_error = error  # it is just starting, in another thread
-        else:
+        # In this order: it may be just starting, in another thread, which makes its thread first and looks here then.
+        self._abort_error = error
+        if self._thread is not None:
             self._thread.call_soon(self._abort, error)
 
     async def finish(self) -> None:

@@ -41,7 +41,7 @@ __all__ = [
     "Verdict",
 ]
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 """Raised whenever an older peer could misunderstand a newer one; the coordinator refuses any other."""
 
 

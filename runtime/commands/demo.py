@@ -138,7 +138,8 @@ def _failure(run: DemoRun) -> tuple[int, list[str]] | None:
     if not lines:
         return None
     causes = {client_id: failure for client_id, failure in failures.items() if failure["culprit"] is None}
-    if causes and all(cause["type"] == ConfigurationError.__name__ for cause in causes.values()):
+    is_first_known = first is None or first.client_id in failures
+    if causes and is_first_known and all(cause["type"] == ConfigurationError.__name__ for cause in causes.values()):
         # All clients have one environment: what some heard of the others adds nothing.
         return 2, _errors(causes)
     return 1, lines

@@ -137,7 +137,8 @@ class Knowledge:
             return ""
         laggards = self._laggards(own_phase)
         if self._config.client_id in laggards and own_phase is Phase.DEVICES:
-            return f"the {self._config.device_type or 'preferred'} devices of this client"
+            kind = f"{self._config.device_type} devices" if self._config.device_type else "devices"
+            return f"the {kind} of this client"
         return f"clients {format_ids(laggards)} in phase {next(iter(laggards.values()))}"
 
     # Errors.
