@@ -6,7 +6,7 @@ from functools import partial
 
 from .base import BackendConfig, DeviceBackend
 from .deferred import DeferredBackend
-from .registry import create_backend
+from .registry import create_backend, type_name
 
 __all__ = ["prepare_backend"]
 
@@ -26,5 +26,4 @@ def prepare_backend(device_type: str | None, config: BackendConfig, *, isolate: 
         from .isolation.backend import IsolatedBackend
 
         return IsolatedBackend(device_type, config)
-    name = "preferred" if device_type is None else str(device_type).strip().upper()
-    return DeferredBackend(name, partial(create_backend, device_type, config))
+    return DeferredBackend(type_name(device_type), partial(create_backend, device_type, config))

@@ -13,7 +13,7 @@ from .base import BackendConfig, DeviceBackend
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["ENTRY_POINT_GROUP", "create_backend", "known_type"]
+__all__ = ["ENTRY_POINT_GROUP", "create_backend", "known_type", "type_name"]
 
 ENTRY_POINT_GROUP = "bringup.backends"
 
@@ -37,9 +37,14 @@ _CALLS = ("discover", "start", "check_health", "stop")
 _log = logging.getLogger(__name__)
 
 
+def type_name(device_type: str | None) -> str:
+    """Return the name of a type that was given in any case; `preferred` for `None`."""
+    return "preferred" if device_type is None else str(device_type).strip().upper()
+
+
 def known_type(device_type: str | None) -> str:
     """Return the type that a backend for `device_type` is sure to have, or nothing where to know means to make it."""
-    name = "" if device_type is None else str(device_type).strip().upper()
+    name = type_name(device_type)
     return name if name in _BUILT_IN else ""
 
 
@@ -61,7 +66,7 @@ def create_backend(device_type: str | None, config: BackendConfig) -> DeviceBack
     """
     if device_type is None:
         return _preferred(config)
-    name = str(device_type).strip().upper()
+    name = type_name(device_type)
     factory = _find_factory(name)
     if factory is None:
         raise _unknown(device_type, name, config)

@@ -247,9 +247,7 @@ class Client:
                     task.cancel()
 
     def _abort(self, error: BaseException) -> None:
-        if self.peer is None:
-            self._abort_error = error  # it is just starting
-        else:
+        if self.peer is not None:  # else it is just starting, and finds the error when there is one
             self.peer.abort(error)
 
     async def _watch_failure(self) -> None:

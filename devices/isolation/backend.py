@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from ...errors import BringupError, DeviceInitializationError
 from ..base import BackendConfig, Discovery, Health, LocalDevice
+from ..registry import type_name
 from .frames import MalformedFrameError, devices_from, discovery_from, error_from, health_from, plain_config
 from .process import BackendProcess, CutShortError, ProcessEndedError
 
@@ -37,7 +38,7 @@ class IsolatedBackend:
     def __init__(self, device_type: str | None, config: BackendConfig) -> None:
         self._asked_for = device_type
         self._config = config
-        self._device_type = "preferred" if device_type is None else str(device_type).strip().upper()
+        self._device_type = type_name(device_type)
         self._simulated = False
         self._process: BackendProcess | None = None
         self._is_interrupted = False

@@ -130,7 +130,8 @@ def _failure(run: DemoRun) -> tuple[int, list[str]] | None:
     failures = {client_id: one.failure for client_id, one in enumerate(run.said) if one.failure is not None}
     lines = _errors(failures)
     first = run.outcome.first_failure
-    if first is not None and first.client_id not in failures:
+    is_first_silent = first is not None and first.client_id not in failures
+    if is_first_silent:
         lines = [*run.notices, *lines]
     if not lines and not all(one.left for one in run.said):
         silent = format_ids(client_id for client_id, one in enumerate(run.said) if not one.left)
@@ -138,8 +139,7 @@ def _failure(run: DemoRun) -> tuple[int, list[str]] | None:
     if not lines:
         return None
     causes = {client_id: failure for client_id, failure in failures.items() if failure["culprit"] is None}
-    is_first_known = first is None or first.client_id in failures
-    if causes and is_first_known and all(cause["type"] == ConfigurationError.__name__ for cause in causes.values()):
+    if causes and not is_first_silent and all(one["type"] == ConfigurationError.__name__ for one in causes.values()):
         # All clients have one environment: what some heard of the others adds nothing.
         return 2, _errors(causes)
     return 1, lines

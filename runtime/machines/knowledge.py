@@ -79,7 +79,6 @@ class Knowledge:
         self._is_registered = False
         self._missing: tuple[int, ...] = ()
         self._updates: dict[int, MemberUpdate] = {}
-        self._before_commit: dict[int, MemberUpdate] = {}
         self._least_phase = Phase.RENDEZVOUS
         self._overdue: dict[int, float] = {}
         self._steps: dict[int, tuple[int, float]] = {}
@@ -95,7 +94,9 @@ class Knowledge:
 
     def commit(self) -> None:
         """Note that all are ready: only then does the coordinator commit."""
-        self._before_commit, self._updates = self._updates, {}
+        # Who is ready and well, as nearly all are, need not be kept: so reads a client of which nothing is known.
+        kept = {c: update for c, update in self._updates.items() if update.reconnects or not update.healthy}
+        self._updates = {c: replace(update, phase=Phase.READY) for c, update in kept.items()}
         self._least_phase = Phase.READY
 
     def address_of(self, client_id: int) -> str:
@@ -108,10 +109,7 @@ class Knowledge:
 
     def update_of(self, client_id: int) -> MemberUpdate | None:
         """Return what the coordinator last said of a client, if it said anything."""
-        if (update := self._updates.get(client_id)) is not None:
-            return update
-        update = self._before_commit.get(client_id)
-        return None if update is None else replace(update, phase=self._least_phase)
+        return self._updates.get(client_id)
 
     def age_of(self, client_id: int, now: float) -> float:
         """Return the seconds since a client is known to have been heard by the coordinator."""

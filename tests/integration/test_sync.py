@@ -214,15 +214,16 @@ def test_on_failure_exit_ends_the_process_with_status_70() -> None:
         assert "client 0" in job.clients[1].log.splitlines()[-1]
 
 
-def test_one_of_many_threads_that_initialize_at_once_wins() -> None:
+def initialized_by_six_threads_at_once(**arguments: bool) -> list[object]:
+    """Return what each got, or was raised."""
     outcomes: list[object] = []
     start = threading.Barrier(6)
 
     def initialize() -> None:
         start.wait(10)
         try:
-            outcomes.append(bringup.sync.initialize("SIM", **ONE))
-        except bringup.AlreadyInitializedError as error:
+            outcomes.append(bringup.sync.initialize("SIM", **arguments, **ONE))
+        except BaseException as error:  # noqa: BLE001 - the test looks at it
             outcomes.append(error)
 
     threads = [threading.Thread(target=initialize) for _ in range(6)]
@@ -230,27 +231,19 @@ def test_one_of_many_threads_that_initialize_at_once_wins() -> None:
         thread.start()
     for thread in threads:
         thread.join(10)
+    return outcomes
+
+
+def test_one_of_many_threads_that_initialize_at_once_wins() -> None:
+    outcomes = initialized_by_six_threads_at_once()
     winners = [outcome for outcome in outcomes if isinstance(outcome, bringup.sync.SyncSystem)]
-    assert (len(outcomes), len(winners)) == (6, 1)
+    losers = [outcome for outcome in outcomes if isinstance(outcome, bringup.AlreadyInitializedError)]
+    assert (len(outcomes), len(winners), len(losers)) == (6, 1, 5)
     winners[0].shutdown()
 
 
 def test_threads_that_replace_one_another_leave_one_system() -> None:
-    outcomes: list[object] = []
-    start = threading.Barrier(6)
-
-    def initialize() -> None:
-        start.wait(10)
-        try:
-            outcomes.append(bringup.sync.initialize("SIM", reset=True, **ONE))
-        except BaseException as error:  # noqa: BLE001 - looked at below
-            outcomes.append(error)
-
-    threads = [threading.Thread(target=initialize) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(10)
+    outcomes = initialized_by_six_threads_at_once(reset=True)
     assert len(outcomes) == 6
     expected = bringup.sync.SyncSystem | bringup.AlreadyInitializedError | bringup.NotInitializedError
     assert [outcome for outcome in outcomes if not isinstance(outcome, expected)] == []
