@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .errors import DeviceTimeoutError as DeviceTimeoutError
     from .errors import KeyExistsError as KeyExistsError
     from .errors import KeyNotFoundError as KeyNotFoundError
+    from .errors import KeyTimeoutError as KeyTimeoutError
     from .errors import NotInitializedError as NotInitializedError
     from .errors import PeerFailedError as PeerFailedError
     from .errors import RegistrationRefusedError as RegistrationRefusedError
@@ -66,6 +67,7 @@ _HOMES = {
         "DeviceTimeoutError",
         "KeyExistsError",
         "KeyNotFoundError",
+        "KeyTimeoutError",
         "NotInitializedError",
         "PeerFailedError",
         "RegistrationRefusedError",

@@ -17,6 +17,7 @@
     │   └── CoordinatorLostError               the client that hosts the coordinator failed
     ├── BarrierTimeoutError (TimeoutError)     who did not come
     ├── KeyNotFoundError (KeyError)
+    │   └── KeyTimeoutError (TimeoutError)     a `get` that waited in vain
     ├── KeyExistsError
     └── CollectiveMismatchError (ValueError)   clients called different collectives: who called what
 
@@ -43,6 +44,7 @@ __all__ = [
     "DeviceTimeoutError",
     "KeyExistsError",
     "KeyNotFoundError",
+    "KeyTimeoutError",
     "NotInitializedError",
     "PeerFailedError",
     "RegistrationRefusedError",
@@ -204,6 +206,10 @@ class KeyNotFoundError(BringupError, KeyError):
 
     def __str__(self) -> str:  # KeyError shows the repr of its argument
         return str(self.args[0]) if self.args else ""
+
+
+class KeyTimeoutError(KeyNotFoundError, TimeoutError):
+    """A `get` waited in vain: the key was not set in time, or there was no answer."""
 
 
 class KeyExistsError(BringupError):

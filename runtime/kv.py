@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractContextManager
 from typing import cast
 
-from ..errors import ConfigurationError, KeyNotFoundError
+from ..errors import ConfigurationError, KeyTimeoutError
 from ..transport.service_messages import (
     Changes,
     CompareAndSet,
@@ -65,7 +65,7 @@ class KeyValueStore:
             timeout: seconds, or `None` to wait for as long as the job lives; 0 looks once, and does not wait.
 
         Raises:
-            KeyNotFoundError: there was nothing within `timeout`, or no answer, which the text tells apart.
+            KeyTimeoutError: there was nothing within `timeout`, or no answer, which the text tells apart.
         """
         limit = timeout_of(f"key {_checked(key)!r}", timeout)
         is_unset = False
@@ -81,7 +81,7 @@ class KeyValueStore:
         except TimeoutError:
             value = None
         if value is None:
-            raise KeyNotFoundError(_not_found(key, timeout, is_unset))
+            raise KeyTimeoutError(_not_found(key, timeout, is_unset))
         return value
 
     async def try_get(self, key: str) -> bytes | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bringup.errors import KeyNotFoundError
+from bringup.errors import KeyNotFoundError, KeyTimeoutError
 from bringup.runtime.kv import KeyValueStore
 from bringup.transport.service_messages import GetKey, ServiceReply, ServiceRequest, Value
 
@@ -55,6 +55,15 @@ def test_no_time_at_all_is_one_look() -> None:
         get(services, 0)
     assert [request.wait for request in services.asked] == [False]
     assert get(Services(b"1"), 0) == b"1"
+
+
+@pytest.mark.parametrize("services", [Services(), Services(None)])
+def test_a_get_that_waited_in_vain_is_a_time_out(services: Services) -> None:
+    with pytest.raises(TimeoutError) as raised:
+        get(services, 0.01)
+    assert type(raised.value) is KeyTimeoutError
+    assert isinstance(raised.value, KeyNotFoundError | KeyError)
+    assert str(raised.value).startswith("key 'a'")
 
 
 @pytest.mark.parametrize("timeout", [None, 10, float("inf")])
