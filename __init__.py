@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from .errors import RendezvousTimeoutError as RendezvousTimeoutError
     from .errors import TopologyError as TopologyError
     from .runtime.configuration.options import Options as Options
-    from .runtime.initialize import current as current
     from .runtime.initialize import initialize as initialize
-    from .runtime.initialize import preferred_device_type as preferred_device_type
     from .runtime.records import Device as Device
     from .runtime.records import Member as Member
+    from .runtime.startup import current as current
+    from .runtime.startup import preferred_device_type as preferred_device_type
     from .runtime.system import System as System
     from .runtime.topology.mesh import Mesh as Mesh
     from .runtime.topology.topology import Topology as Topology
@@ -75,7 +75,8 @@ _HOMES = {
         "TopologyError",
     ),
     "devices.base": ("BackendConfig", "CoreLocation", "DeviceBackend", "Discovery", "Health", "LocalDevice"),
-    "runtime.initialize": ("current", "initialize", "preferred_device_type"),
+    "runtime.initialize": ("initialize",),
+    "runtime.startup": ("current", "preferred_device_type"),
     "runtime.configuration.options": ("Options",),
     "runtime.records": ("Device", "Member"),
     "runtime.system": ("System",),

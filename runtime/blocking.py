@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +15,10 @@ import numpy.typing as npt
 from ..errors import BringupError, PeerFailedError
 from .blocking_kv import SyncKeyValueStore
 from .client import ACTIVE, Client
-from .configuration.options import Options
+from .configuration.options import OptionOverrides, Options
 from .configuration.plan import OnFailure
 from .drivers.peer import CoordinationPeer
-from .initialize import not_up, resolve_client
+from .startup import not_up, resolve_client
 from .system import System, check_out
 from .system_facts import SystemFacts
 
@@ -42,7 +42,7 @@ def initialize(
     resolver: object | None = None,
     on_failure: OnFailure = "raise",
     options: Options | None = None,
-    **overrides: Any,
+    **overrides: Unpack[OptionOverrides],
 ) -> SyncSystem:
     """Bring this client up, blocking; arguments and errors are those of `bringup.initialize()`.
 
@@ -63,7 +63,7 @@ def initialize(
         "options": options,
         "overrides": overrides,
     }
-    client = resolve_client(arguments)
+    client = resolve_client(arguments, is_blocking=True)
     incumbent = ACTIVE.get()
     if incumbent is not None and incumbent.failed.is_set:
         incumbent.finish_blocking()

@@ -57,12 +57,14 @@ class Client:
 
     Attributes:
         plan: what it was asked for.
+        is_blocking: whether `bringup.sync` asked for it, and nobody has been told of the blocking face since.
         settled: set to what came up, or to `None` when the thread has ended without.
         failed: set to the exception that ended the job.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, *, is_blocking: bool = False) -> None:
         self.plan = plan
+        self.is_blocking = is_blocking
         self.job = plan.job
         self.settled: Latch[ev.Up | None] = Latch()
         self.failed: Latch[BaseException] = Latch()

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
+import warnings
 from collections.abc import Generator, Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
-from ..devices.base import BackendConfig
-from ..devices.registry import create_backend
-from ..errors import NotInitializedError
-from .client import ACTIVE, Client
-from .configuration.options import Options
-from .configuration.plan import OnFailure, make_plan
-from .system import System
+from .off_loop import import_off_loop
 
-__all__ = ["Initialization", "current", "initialize", "not_up", "preferred_device_type", "resolve_client"]
+if TYPE_CHECKING:
+    from .configuration.options import OptionOverrides, Options
+    from .configuration.plan import OnFailure
+    from .system import System
 
-
-def preferred_device_type() -> str:
-    """Return the type that `initialize()` brings up where none is given: the first of TPU, GPU and CPU present here.
-
-    Looks at the machine, and blocks as long as that takes.
-
-    Raises:
-        DeviceNotFoundError: there is none of them; the message says what was looked at.
-        DeviceInitializationError: the backend of an installed distribution is broken.
-    """
-    return create_backend(None, BackendConfig(environment=dict(os.environ))).device_type
+__all__ = ["Initialization", "initialize"]
 
 
 def initialize(
@@ -46,7 +32,7 @@ def initialize(
     resolver: object | None = None,
     on_failure: OnFailure = "raise",
     options: Options | None = None,
-    **overrides: Any,
+    **overrides: Unpack[OptionOverrides],
 ) -> Initialization:
     """Bring this client up together with all others of its job. Follows DTensor's `initialize_accelerator_system`.
 
@@ -102,41 +88,23 @@ def initialize(
     )
 
 
-def current() -> System:
-    """Return the active system of this process.
-
-    Raises:
-        NotInitializedError: there is none.
-    """
-    client = ACTIVE.demand()
-    up = client.settled.value
-    if up is None:
-        raise client.end() if client.is_over else not_up(client)
-    return System(client, up)
-
-
-def not_up(client: Client) -> NotInitializedError:
-    """Return the error for a client whose `initialize()` has not returned yet."""
-    return NotInitializedError(f"initialize() has not returned yet in this process: it is {client.describe()}")
-
-
-def resolve_client(arguments: dict[str, Any]) -> Client:
-    """Return the client that the arguments of `initialize()` and the environment describe, not started."""
-    return Client(make_plan(**arguments, environ=os.environ))
-
-
 class Initialization:
-    """What `initialize()` returns: await it for the system, or enter it."""
+    """What `initialize()` returns: await it for the system, or enter it with `async with`."""
+
+    _was_used = True  # until all of it is there
 
     def __init__(self, arguments: dict[str, Any], *, reset: bool) -> None:
         self._arguments = arguments
         self._reset = reset
         self._system: System | None = None
+        self._was_used = False
 
     def __await__(self) -> Generator[Any, None, System]:
+        self._was_used = True
         return self._run().__await__()
 
     async def __aenter__(self) -> System:
+        self._was_used = True
         self._system = await self._run()
         return self._system
 
@@ -147,29 +115,34 @@ class Initialization:
             await self._system.__aexit__(kind, error, traceback)
 
     async def _run(self) -> System:
-        client = resolve_client(self._arguments)
-        incumbent = ACTIVE.get()
-        if incumbent is not None and incumbent.failed.is_set:
-            await incumbent.finish()
-        elif incumbent is not None and self._reset:
-            await _end(incumbent)
-        client.start()
-        try:
-            up = await client.settled.wait()
-        except asyncio.CancelledError:
-            client.abort(asyncio.CancelledError("initialize() was cancelled"))
-            await client.finish()
-            ACTIVE.release(client)
-            raise
-        if up is None:
-            await client.finish()
-            raise client.end()
-        return System(client, up)
+        startup = await import_off_loop(f"{__package__}.startup")
+        system: System = await startup.bring_up(self._arguments, reset=self._reset)
+        return system
+
+    def __repr__(self) -> str:
+        return f"<bringup.initialize({self._arguments['device_type'] or ''!r}), which is not a system yet: {_ADVICE}>"
+
+    def __del__(self) -> None:
+        if not self._was_used:
+            warnings.warn(f"{self!r} was never awaited", RuntimeWarning, stacklevel=2, source=self)
+
+    if not TYPE_CHECKING:  # type checkers refuse these by themselves
+
+        def __enter__(self) -> NoReturn:
+            self._was_used = True
+            raise TypeError(f"`with bringup.initialize()` cannot wait for the other clients: {_ADVICE}")
+
+        def __exit__(self, *ignored: object) -> None:
+            """Never called; `with` looks for both."""
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_"):
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            self._was_used = True
+            raise AttributeError(f"bringup.initialize() has no {name!r} before it is awaited: {_ADVICE}")
 
 
-async def _end(incumbent: Client) -> None:
-    up = incumbent.settled.value
-    if up is not None:
-        return await System(incumbent, up).shutdown()
-    incumbent.abort(asyncio.CancelledError("another initialize(reset=True) replaced it"))
-    return await incumbent.finish()
+_ADVICE = (
+    "in a coroutine write `system = await bringup.initialize(...)` or `async with bringup.initialize(...) as system`; "
+    "elsewhere use bringup.sync.initialize(...), which blocks"
+)

@@ -5,15 +5,41 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypedDict, get_args
 
 from ...errors import ConfigurationError
 from ...transport.addresses import Address
 from .settings import Origin, Setting, as_address, as_choice, as_duration, as_flag, as_host, as_integer, as_text
 
-__all__ = ["UNHEALTHY_ACTIONS", "Options", "refuse_unavailable"]
+__all__ = ["OptionOverrides", "Options", "UnhealthyAction", "refuse_unavailable"]
 
-UNHEALTHY_ACTIONS = ("report", "fail")
+UnhealthyAction = Literal["report", "fail"]
+
+
+class OptionOverrides(TypedDict, total=False):
+    """The fields of `Options` as keyword arguments of `initialize()`; see there what they mean."""
+
+    initialization_timeout: float
+    heartbeat_interval: float
+    heartbeat_timeout: float
+    shutdown_timeout: float
+    device_timeout: float
+    health_interval: float
+    unhealthy_action: UnhealthyAction
+    isolate_backend: bool
+    allow_empty: bool
+    stall_timeout: float | None
+    kv_max_bytes: int
+    bind_address: str | None
+    advertise_address: str | None
+    ring_port: int
+    status_address: str | None
+    token: str | None
+    token_file: str | None
+    tls_ca: str | None
+    tls_cert: str | None
+    tls_key: str | None
+    insecure: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +81,7 @@ class Options:
     shutdown_timeout: float = 30.0
     device_timeout: float = 120.0
     health_interval: float = 30.0
-    unhealthy_action: str = "report"
+    unhealthy_action: UnhealthyAction = "report"
     isolate_backend: bool = False
     allow_empty: bool = False
     stall_timeout: float | None = None
@@ -136,7 +162,7 @@ _READERS: Mapping[str, Callable[[Setting], object]] = {
     "shutdown_timeout": as_duration,
     "device_timeout": as_duration,
     "health_interval": as_duration,
-    "unhealthy_action": lambda setting: as_choice(setting, UNHEALTHY_ACTIONS),
+    "unhealthy_action": lambda setting: as_choice(setting, get_args(UnhealthyAction)),
     "isolate_backend": as_flag,
     "allow_empty": as_flag,
     "stall_timeout": as_duration,

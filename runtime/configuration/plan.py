@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ...devices.base import BackendConfig
-from ...errors import BringupError, ConfigurationError
+from ...errors import ConfigurationError, PeerFailedError
 from ..arguments import whole_number
 from .job import JobSpec
 from .job_list import is_bns
@@ -16,7 +16,7 @@ from .resolve import resolve_job
 
 __all__ = ["OnFailure", "Plan", "make_plan"]
 
-OnFailure = str | Callable[[BringupError], object]
+OnFailure = Literal["raise", "exit"] | Callable[[PeerFailedError], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

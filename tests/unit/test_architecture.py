@@ -70,7 +70,7 @@ IMPURE = {"asyncio", "multiprocessing", "os", "random", "secrets", "select", "si
 PORTS = {"transport.ports"}
 """Protocols of asynchronous things: pure modules take their records and enums from here."""
 
-READS_THE_ENVIRONMENT = {"runtime.initialize", "transport.grpc_settings"}
+READS_THE_ENVIRONMENT = {"runtime.startup", "transport.grpc_settings"}
 CALLS_THE_FACE = {"testing.client"}
 """What stands where a user's program stands, and imports bringup as one does."""
 
@@ -157,7 +157,14 @@ def test_machines_know_no_driver_and_drivers_no_face() -> None:
             outside = {name for name in imported if name.startswith("runtime") and ".machines" not in name}
             assert not outside, f"{module} imports {outside}"
         if module.startswith("runtime.drivers"):
-            faces = {"runtime.initialize", "runtime.system", "runtime.blocking", "runtime.client", "runtime.commands"}
+            faces = {
+                "runtime.initialize",
+                "runtime.startup",
+                "runtime.system",
+                "runtime.blocking",
+                "runtime.client",
+                "runtime.commands",
+            }
             assert not {name for name in imported if any(name.startswith(face) for face in faces)}, module
 
 

@@ -126,7 +126,7 @@ def _dtensor(place: Place, station: Station) -> None:
 
 BRINGUP = Measured(
     "bringup",
-    ("bringup", "bringup.runtime.initialize", "bringup.transport.network", "bringup.devices.sim.backend", "uvloop"),
+    ("bringup", "bringup.runtime.startup", "bringup.transport.network", "bringup.devices.sim.backend", "uvloop"),
     ("grpcio", "protobuf", "numpy", "uvloop"),
     _bringup,
 )
