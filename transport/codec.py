@@ -1,6 +1,9 @@
 """The wire form of messages: one protobuf `Envelope` each.
 
 Fields map by name, so a message gets its wire form by being declared twice: in `messages` and in the `.proto`.
+
+What is `Shared` is encoded once. Parts of a message that are shared follow the rest, each as an envelope of its own
+that holds nothing else: envelopes that follow one another are one, by the rules of protobuf.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from . import messages
-from .messages import Message
+from .messages import Message, Shared
 from .protos import bringup_pb2
 
 __all__ = ["MESSAGE_BYTES_MAX", "MalformedMessageError", "decode", "encode"]
@@ -35,10 +38,37 @@ class MalformedMessageError(ValueError):
 
 def encode(message: Message) -> bytes:
     """Return the wire form of `message`."""
-    body = type(message)
-    envelope = bringup_pb2.Envelope(**{_NAME_OF_TYPE[body]: _to_proto(message)})
-    data: bytes = envelope.SerializeToString()
+    if isinstance(message, Shared):
+        return _once(message, _whole)
+    parts = [_whole(message)]
+    for name in _SHARED_FIELDS[type(message)]:
+        parts += [_once(item, _PART_OF_FIELD[type(message), name]) for item in getattr(message, name)]
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _once(shared: Any, make: Callable[[Any], bytes]) -> bytes:
+    wire: bytes | None = getattr(shared, "wire", None)
+    if wire is None:
+        wire = make(shared)
+        object.__setattr__(shared, "wire", wire)
+    return wire
+
+
+def _whole(message: Any) -> bytes:
+    data: bytes = bringup_pb2.Envelope(**{_NAME_OF_TYPE[type(message)]: _to_proto(message)}).SerializeToString()
     return data
+
+
+def _part_of(body: type, field: str) -> Callable[[Any], bytes]:
+    """Return what encodes an item of a field of `body` as an envelope that holds nothing else."""
+    make = getattr(bringup_pb2, body.__name__)
+
+    def part(item: Any) -> bytes:
+        inner = make(**{field: [_to_proto(item)]})
+        data: bytes = bringup_pb2.Envelope(**{_NAME_OF_TYPE[body]: inner}).SerializeToString()
+        return data
+
+    return part
 
 
 def decode(data: bytes) -> Message:
@@ -91,7 +121,9 @@ def _plan(body: Any) -> tuple[list[tuple[str, Callable[[Any], Any], Callable[[An
             fields.append((field.name, _same, _same))
             continue
         item = typing.get_args(hint)[0]
-        if dataclasses.is_dataclass(item):
+        if _is_shared(item):
+            fields.append((field.name, _apart, _many_from_proto(item)))
+        elif dataclasses.is_dataclass(item):
             fields.append((field.name, _many_to_proto, _many_from_proto(item)))
         else:
             fields.append((field.name, _same, tuple))
@@ -106,6 +138,21 @@ def _many_from_proto(item: Any) -> Callable[[Any], tuple[Any, ...]]:
     return lambda protos: tuple(_from_proto(proto, item) for proto in protos)
 
 
+def _is_shared(item: Any) -> bool:
+    return isinstance(item, type) and issubclass(item, Shared)
+
+
+def _apart(values: tuple[Any, ...]) -> list[Any]:
+    return []
+
+
+def _shared_fields(body: type) -> list[str]:
+    hints = typing.get_type_hints(body, vars(messages))
+    return [name for name, hint in hints.items() if any(map(_is_shared, typing.get_args(hint)))]
+
+
 # Ready before the first message is due.
 for _body in _BODY_TYPES:
     _plan(_body)
+_SHARED_FIELDS = {_body: _shared_fields(_body) for _body in _BODY_TYPES}
+_PART_OF_FIELD = {(_body, name): _part_of(_body, name) for _body, names in _SHARED_FIELDS.items() for name in names}

@@ -33,6 +33,7 @@ __all__ = [
     "Resume",
     "Resumed",
     "SessionMessage",
+    "Shared",
     "Span",
     "Step",
     "StepAsked",
@@ -43,6 +44,14 @@ __all__ = [
 
 PROTOCOL_VERSION = 3
 """Raised whenever an older peer could misunderstand a newer one; the coordinator refuses any other."""
+
+
+class Shared:
+    """What is said to many clients. Its wire form is kept in `wire` once it was made: to make it again for each client
+    costs the coordinator the square of their number.
+    """
+
+    __slots__ = ("wire",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +85,7 @@ class MemberInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberUpdate:
+class MemberUpdate(Shared):
     """A change of a client's phase or health, or of how often its session was taken up again."""
 
     client_id: int
@@ -95,7 +104,7 @@ class Overdue:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Step(Shared):
     """The step of its program that a client is at; `age` in seconds since it got there."""
 
     client_id: int
@@ -219,7 +228,7 @@ class HeartbeatAck:
 
 
 @dataclass(frozen=True, slots=True)
-class Formed:
+class Formed(Shared):
     """All clients have registered. `has_services` tells whether client 0 serves the coordination services."""
 
     job_id: str
@@ -229,7 +238,7 @@ class Formed:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(Shared):
     """All clients hold the same table: the job is up. `spans` holds the slowest client of each phase."""
 
     kinds: tuple[KindRun, ...]
@@ -237,7 +246,7 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Shared):
     """The job has failed: because of whom, in which phase, and how that was found out.
 
     `error` is the public exception this becomes. `missing` and `present` are id pairs as in `HeartbeatAck`.
@@ -254,21 +263,21 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Dismissed:
+class Dismissed(Shared):
     """The shutdown is complete; `missing` holds the clients that never asked for it, as in `HeartbeatAck`."""
 
     missing: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class StepAsked:
+class StepAsked(Shared):
     """To all clients: which step is your program at? `number` counts the agreements."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class PointSet:
+class PointSet(Shared):
     """To all clients: the sync step is `step`, for `reason`; `NO_STEP` where there is none, and `reason` says why."""
 
     number: int

@@ -12,6 +12,7 @@ from ...transport.addresses import Address
 from ...transport.messages import (
     AskTopology,
     ClientMessage,
+    Formed,
     Message,
     Refused,
     Register,
@@ -40,6 +41,9 @@ SURVIVORS_TIMEOUT = 0.1
 """The same where another client failed: the user of this one is to hear of that at once, too."""
 
 _FLUSH_TIMEOUT = 1.0
+_TOLD_AT_ONCE = 32
+_TELL_TIMEOUT = 1.0
+"""Seconds that some clients may take to accept what is large before others are told."""
 _BROKEN = "the connection broke"
 
 
@@ -71,16 +75,16 @@ class CoordinatorDriver:
         self._numbers = itertools.count(1)
         self._acted = asyncio.Event()
         self._connections: set[asyncio.Task[None]] = set()
-        self._probes: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         """Run the machine until `close`."""
         try:
             await drive(self._machine, self._inbox, self._perform, self._clock, lambda: False)
         finally:
-            for probe in self._probes:
-                probe.cancel()
-            await asyncio.gather(*self._probes, return_exceptions=True)
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def close(self, latecomers_timeout: float) -> None:
         """Let the machine take in what has come so far, then everybody hear what it has to say. Bounded.
@@ -187,6 +191,8 @@ class CoordinatorDriver:
     def _perform(self, effect: ev.CoordinatorEffect) -> None:
         self._acted.set()
         match effect:
+            case ev.Answer(sessions, Formed() as formed):
+                self._begin(self._tell_in_turn(sessions, formed))
             case ev.Answer(sessions, message):
                 for number in sessions:
                     if (session := self._sessions.get(number)) is not None:
@@ -196,9 +202,30 @@ class CoordinatorDriver:
                     session.finish()
                     self._forget(number)
             case ev.Probe():
-                probe = asyncio.create_task(self._probe(effect))
-                self._probes.add(probe)
-                probe.add_done_callback(self._probes.discard)
+                self._begin(self._probe(effect))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _tell_in_turn(self, sessions: tuple[int, ...], formed: Formed) -> None:
+        """Tell a few clients at a time what grows with their number; heartbeats are answered in between.
+
+        All at once it would take the loop for seconds, and memory for the square of the number of clients. Whoever is
+        not told yet still hears all else: no client depends on which comes first.
+        """
+        for first in range(0, len(sessions), _TOLD_AT_ONCE):
+            told = [s for n in sessions[first : first + _TOLD_AT_ONCE] if (s := self._sessions.get(n)) is not None]
+            for session in told:
+                session.put(formed)
+            try:
+                async with asyncio.timeout(_TELL_TIMEOUT):
+                    for session in told:
+                        await session.idle()
+            except TimeoutError:
+                pass  # somebody is stopped, or cut off: the others need not wait for that
+            await asyncio.sleep(0)
 
     async def _probe(self, probe: ev.Probe) -> None:
         if self._network is None:

@@ -32,6 +32,7 @@ class Session:
         self._deliver = deliver
         self._ledger: Ledger[Message] = Ledger()
         self._more = asyncio.Event()
+        self._idle = asyncio.Event()
         self._is_finished = False
         self._owes_acknowledgement = False
         self._turn = 0
@@ -60,7 +61,12 @@ class Session:
             self.finish()
         else:
             self._ledger.append(message)
+            self._idle.clear()
             self._more.set()
+
+    async def idle(self) -> None:
+        """Wait until all that was put is on its way, or the connection has ended."""
+        await self._idle.wait()
 
     def finish(self) -> None:
         """Let `carry` return once all that was put is sent. Idempotent."""
@@ -135,10 +141,13 @@ class Session:
                     await connection.send(Acknowledge(self.received))
                     return True
                 else:
+                    self._idle.set()
                     self._more.clear()
                     await self._more.wait()
         except ChannelClosedError:
             return False
+        finally:
+            self._idle.set()
 
     async def _read(self, connection: Connection) -> str:
         """Deliver what the other side sends; returns why it ended."""

@@ -78,6 +78,7 @@ class CoordinatorMachine:
         self._registers: dict[int, Register] = {}
         self._reports = Reports(config.num_clients)
         self._packed_missing: tuple[int, ...] | None = None
+        self._roster: Formed | None = None
         self._client_of: dict[int, int] = {}
         self._detector = Detector(config.heartbeat_timeout, config.heartbeat_interval)
         self._suspicions = Suspicions(_EPOCH)
@@ -358,11 +359,15 @@ class CoordinatorMachine:
         return ev.Answer(tuple(self._client_of), message)
 
     def _formed(self) -> Formed:
+        """Return one object for all, however often: it is large."""
+        if self._roster is not None:
+            return self._roster
         registers = (self._members[client_id].register for client_id in range(self.config.num_clients))
         roster = tuple(
             MemberInfo(r.client_id, r.address, r.hostname, r.pid, r.incarnation, r.link_address) for r in registers
         )
-        return Formed(self.config.job_id, _EPOCH, roster, self.config.has_services)
+        self._roster = Formed(self.config.job_id, _EPOCH, roster, self.config.has_services)
+        return self._roster
 
     def _note(self, member: Member, phase: str, healthy: bool, health: str) -> None:
         if member.note(phase, healthy, health):

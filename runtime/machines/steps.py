@@ -13,6 +13,7 @@ _SHOWN_MAX = 16
 """More would cost every heartbeat of a large job dear; who is at the front is not what is asked for."""
 
 _SORT_INTERVAL = 0.25
+"""Seconds for which the same is told to all, and its wire form used again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Steps:
     def __init__(self, stall_timeout: float | None) -> None:
         self._stall_timeout = stall_timeout
         self._marks: dict[int, _Mark] = {}
-        self._behind: list[tuple[int, _Mark]] = []
+        self._behind: tuple[Step, ...] = ()
         self._sorted_at: float | None = None
 
     def note(self, client_id: int, beat: Heartbeat, now: float) -> None:
@@ -41,14 +42,14 @@ class Steps:
             self._marks[client_id] = _Mark(beat.step, now - max(beat.step_age, 0.0), beat.is_waiting)
 
     def furthest_behind(self, now: float) -> tuple[Step, ...]:
-        """Return the clients that are furthest behind, the last first."""
+        """Return the clients that are furthest behind, the last first, as they were up to a quarter of a second ago."""
         if not self._marks:
             return ()
         if self._sorted_at is None or now - self._sorted_at > _SORT_INTERVAL:
             self._sorted_at = now
             ordered = sorted(self._marks.items(), key=lambda item: (item[1].step, item[1].since))
-            self._behind = ordered[:_SHOWN_MAX]
-        return tuple(Step(client_id, mark.step, now - mark.since) for client_id, mark in self._behind)
+            self._behind = tuple(Step(c, mark.step, now - mark.since) for c, mark in ordered[:_SHOWN_MAX])
+        return self._behind
 
     def stalled(self, client_id: int, now: float) -> tuple[int, str] | None:
         """Return who has stalled where `client_id` has, with the cause: of several the one that is furthest behind."""

@@ -12,9 +12,21 @@ from google.protobuf.descriptor import FieldDescriptor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bringup.transport import messages
+from bringup.transport import codec, messages
 from bringup.transport.codec import MalformedMessageError, decode, encode
-from bringup.transport.messages import ClientMessage, CoordinatorMessage, Message, SessionMessage, VisitorMessage
+from bringup.transport.messages import (
+    ClientMessage,
+    CoordinatorMessage,
+    Formed,
+    HeartbeatAck,
+    MemberInfo,
+    MemberUpdate,
+    Message,
+    Overdue,
+    SessionMessage,
+    Step,
+    VisitorMessage,
+)
 from bringup.transport.protos import bringup_pb2
 
 BODIES: tuple[type, ...] = typing.get_args(Message)
@@ -134,6 +146,25 @@ def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
         assert isinstance(decode(data), Message)
     except MalformedMessageError:
         pass
+
+
+def test_what_is_said_to_all_is_encoded_once() -> None:
+    members = tuple(MemberInfo(n, f"host-{n}:1", f"host-{n}", n, n, f"host-{n}:2") for n in range(100))
+    formed = Formed("job", 1, members)
+    assert encode(formed) is encode(formed)
+    assert decode(encode(formed)) == formed
+
+
+def test_what_heartbeat_answers_have_in_common_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    updates = tuple(MemberUpdate(n, "ring", n % 2 == 0, "") for n in range(100))
+    steps = tuple(Step(n, 7, 1.5) for n in range(16))
+    encode(HeartbeatAck(1, (), (), updates, steps))
+    made: list[Any] = []
+    shipped = codec._to_proto
+    monkeypatch.setattr(codec, "_to_proto", lambda value: made.append(value) or shipped(value))
+    ack = HeartbeatAck(2, (0, 5), (Overdue(3, 1.0),), updates, steps)
+    assert decode(encode(ack)) == ack
+    assert [type(value) for value in made] == [HeartbeatAck, Overdue]
 
 
 def test_text_that_is_not_utf8_is_refused() -> None:
