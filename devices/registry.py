@@ -13,7 +13,7 @@ from .base import BackendConfig, DeviceBackend
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["ENTRY_POINT_GROUP", "create_backend", "known_type", "type_name"]
+__all__ = ["ENTRY_POINT_GROUP", "create_backend", "known_type", "offered_types", "type_name"]
 
 ENTRY_POINT_GROUP = "bringup.backends"
 
@@ -46,6 +46,11 @@ def known_type(device_type: str | None) -> str:
     """Return the type that a backend for `device_type` is sure to have, or nothing where to know means to make it."""
     name = type_name(device_type)
     return name if name in _BUILT_IN else ""
+
+
+def offered_types() -> list[str]:
+    """Return the types that installed distributions offer backends for, in capitals."""
+    return [point.name.upper() for point in _entry_points()]
 
 
 def create_backend(device_type: str | None, config: BackendConfig) -> DeviceBackend:

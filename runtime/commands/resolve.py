@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
+from typing import IO
 
 import click
 from rich.console import Console
@@ -12,7 +14,10 @@ from rich.text import Text
 
 from ...errors import ConfigurationError
 from ..configuration.job import JobSpec
+from ..configuration.options import Options, option_settings
 from ..configuration.resolve import resolve_job
+from ..configuration.settings import Origin
+from ..configuration.variables import unknown_variables
 
 __all__ = ["resolve"]
 
@@ -24,30 +29,44 @@ class _Refused(click.ClickException):
 
     exit_code = 2
 
+    def show(self, file: IO[str] | None = None) -> None:
+        click.echo(f"bringup: {self.format_message()}", err=True)
+
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--options", "with_options", is_flag=True, help="With --json: also the options and their origins.")
 @click.option("--jobs", metavar="HOST:PORT,...", help="As the argument: one address per client, or the coordinator's.")
 @click.option("--client-id", type=int, metavar="N", help="As the argument: this client.")
 @click.option("--num-clients", type=int, metavar="N", help="As the argument: how many clients.")
 @click.option("--job-name", metavar="NAME", help="As the argument: what to call the job.")
 def resolve(
-    as_json: bool, jobs: str | None, client_id: int | None, num_clients: int | None, job_name: str | None
+    as_json: bool,
+    with_options: bool,
+    jobs: str | None,
+    client_id: int | None,
+    num_clients: int | None,
+    job_name: str | None,
 ) -> None:
-    """Show which job this environment describes, where it was found, and what was passed over."""
+    """Show which job and options this environment describes, where they were found, and what was passed over."""
     try:
+        resolved = Options.resolve(None, {}, os.environ)
         spec = resolve_job(
             jobs=jobs, client_id=client_id, num_clients=num_clients, job_name=job_name, environ=os.environ
         )
     except ConfigurationError as error:
         raise _Refused(str(error)) from None
+    options = _options(resolved)
     if as_json:
-        click.echo(json.dumps(spec.to_json(), indent=2))
+        click.echo(json.dumps(spec.to_json() | ({"options": options} if with_options else {}), indent=2))
     else:
-        _print(spec, Console(highlight=False))
+        _print(spec, options, Console(highlight=False))
+    for name, closest in unknown_variables(os.environ).items():
+        text = f"{name} is no variable that bringup reads, and has no effect: the closest is {closest}"
+        click.echo(f"bringup: {text}", err=True)
 
 
-def _print(spec: JobSpec, console: Console) -> None:
+def _print(spec: JobSpec, options: Mapping[str, Mapping[str, object]], console: Console) -> None:
     # Text, never markup: an IPv6 address in brackets would be taken for a style.
     console.print(_facts(spec))
     if not spec.is_local:
@@ -56,6 +75,22 @@ def _print(spec: JobSpec, console: Console) -> None:
     for one in spec.considered:
         considered.add_row(Text(one.source), Text(one.verdict))
     console.print(considered)
+    table = Table("option", "value", "from", title="Options", title_justify="left")
+    for name, option in options.items():
+        value = "" if option["value"] is None else str(option["value"])
+        table.add_row(name, Text(value, overflow="fold"), Text(str(option["from"])))
+    console.print(table)
+
+
+def _options(resolved: Options) -> dict[str, dict[str, object]]:
+    """Return the value of every option, and where it came from."""
+    return {
+        name: {
+            "value": setting.shown if setting.secret and setting.is_set else getattr(resolved, name),
+            "from": "default" if setting.origin is Origin.DEFAULT else setting.where,
+        }
+        for name, setting in option_settings(None, {}, os.environ).items()
+    }
 
 
 def _facts(spec: JobSpec) -> Table:

@@ -11,7 +11,7 @@ from ...errors import ConfigurationError
 from ...transport.addresses import Address
 from .settings import Origin, Setting, as_address, as_choice, as_duration, as_flag, as_host, as_integer, as_text
 
-__all__ = ["OptionOverrides", "Options", "UnhealthyAction", "refuse_unavailable"]
+__all__ = ["OptionOverrides", "Options", "UnhealthyAction", "option_settings", "refuse_unavailable"]
 
 UnhealthyAction = Literal["report", "fail"]
 
@@ -113,12 +113,19 @@ class Options:
         if options is not None and not isinstance(options, Options):
             raise ConfigurationError(f"options={options!r} (argument) must be a bringup.Options, or None")
         _refuse_unknown(overrides)
-        settings = {name: _setting(name, options, overrides, environ) for name in _READERS}
+        settings = option_settings(options, overrides, environ)
         values: dict[str, Any] = {name: _value(name, setting) for name, setting in settings.items()}
         resolved = Options(**values)
         _check_together(resolved, settings)
         refuse_unavailable(settings)
         return resolved
+
+
+def option_settings(
+    options: Options | None, overrides: Mapping[str, object], environ: Mapping[str, str]
+) -> dict[str, Setting]:
+    """Return every option by name, with its value as it was given and where that came from; see `Options.resolve`."""
+    return {name: _setting(name, options, overrides, environ) for name in _READERS}
 
 
 def refuse_unavailable(settings: Mapping[str, Setting]) -> None:

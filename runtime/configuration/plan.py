@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,8 +14,11 @@ from .job import JobSpec
 from .job_list import is_bns
 from .options import Options
 from .resolve import resolve_job
+from .variables import unknown_variables
 
 __all__ = ["OnFailure", "Plan", "make_plan"]
+
+_log = logging.getLogger("bringup")
 
 OnFailure = Literal["raise", "exit"] | Callable[[PeerFailedError], object]
 
@@ -63,6 +67,8 @@ def make_plan(
         ConfigurationError: one of them is wrong, or they do not fit together.
     """
     resolved = Options.resolve(options, overrides, environ)
+    for name, closest in unknown_variables(environ).items():
+        _log.warning("%s is no variable that bringup reads, and has no effect: the closest is %s", name, closest)
     job = resolve_job(
         jobs=jobs,
         client_id=client_id,

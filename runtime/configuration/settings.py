@@ -76,9 +76,13 @@ class Setting:
         """Where the value came from, in words: `DTENSOR_JOBS`, `argument jobs`."""
         return self.name if self.origin is Origin.ENVIRONMENT else f"{self.origin.value} {self.name}"
 
+    @property
+    def shown(self) -> str:
+        """The value for people, which a secret one is not."""
+        return "<hidden>" if self.secret and self.is_set else _shown(self.value)
+
     def __str__(self) -> str:
-        shown = "<hidden>" if self.secret else _shown(self.value)
-        assignment = f"{self.name}={shown}"
+        assignment = f"{self.name}={self.shown}"
         return assignment if self.origin is Origin.ENVIRONMENT else f"{assignment} ({self.origin.value})"
 
     def __repr__(self) -> str:

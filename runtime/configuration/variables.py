@@ -1,0 +1,41 @@
+"""The variables that bringup reads, and those that look like one of them and are none: most likely misspelt."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import fields
+
+from ...devices.registry import offered_types
+from .options import Options
+
+__all__ = ["VARIABLES", "unknown_variables"]
+
+_PREFIX = "BRINGUP_"
+
+VARIABLES = frozenset(
+    {
+        *(f"{_PREFIX}{field.name.upper()}" for field in fields(Options)),
+        "BRINGUP_JOBS",
+        "BRINGUP_CLIENT_ID",
+        "BRINGUP_NUM_CLIENTS",
+        "BRINGUP_JOB_NAME",
+        "BRINGUP_CPU_LOCATION",
+        "BRINGUP_SIM_FAULT",
+        "BRINGUP_SIM_START_SECONDS",
+        "BRINGUP_SIM_TOPOLOGY",
+    }
+)
+"""All variables that begin with `BRINGUP_` and mean something to bringup itself."""
+
+
+def unknown_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that begin with `BRINGUP_` and have no effect, each with the closest name that has one.
+
+    Those that begin with `BRINGUP_<TYPE>_` are the settings of a backend that an installed distribution offers.
+    """
+    strange = sorted(name for name in environ if name.startswith(_PREFIX) and name not in VARIABLES)
+    if strange:
+        of_backends = tuple(f"{_PREFIX}{device_type}_" for device_type in offered_types())
+        strange = [name for name in strange if not name.startswith(of_backends)]
+    return {name: difflib.get_close_matches(name, VARIABLES, n=1, cutoff=0.0)[0] for name in strange}
