@@ -36,11 +36,15 @@ class LocalDevice:
         core_id: the id the hardware gave, unique in the job, int32; `None` where the hardware has none:
             the merge then assigns the device its position in the job.
         location: physical coordinates, or `None` where the device has none.
+        fingerprint: what tells this piece of hardware from all others, on this host and elsewhere, such as the UUID of
+            a GPU. Two clients of a job that give the same are refused. Devices of one client may have the same, as the
+            cores of a chip do. Empty where nothing does: then it goes unnoticed where clients share the device.
     """
 
     kind: str
     core_id: int | None = None
     location: CoreLocation | None = None
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,9 @@ class BackendConfig:
     Attributes:
         client_id: this client.
         num_clients: how many clients the job has.
+        local_client_id: this client's number among those of its host, as their launcher says; `None` where unknown.
+        num_local_clients: how many these are. They are to divide the accelerators that all of them see
+            unless `local_device_ids` or a variable says which are this client's.
         local_device_ids: bring up only these, by local index; `None` for all.
         num_logical_cpu_devices: logical CPU devices asked for, or `None`.
         enable_megacore: whether the two cores of a chip act as one device.
@@ -87,6 +94,8 @@ class BackendConfig:
 
     client_id: int = 0
     num_clients: int = 1
+    local_client_id: int | None = None
+    num_local_clients: int | None = None
     local_device_ids: tuple[int, ...] | None = None
     num_logical_cpu_devices: int | None = None
     enable_megacore: bool = False

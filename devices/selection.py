@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from ..errors import ConfigurationError
+from .base import BackendConfig
 
-__all__ = ["select_local_devices"]
+__all__ = ["select_local_devices", "select_local_share"]
 
 T = TypeVar("T")
 
@@ -36,3 +37,31 @@ def select_local_devices(devices: Sequence[T], local_device_ids: Sequence[int] |
     if outside:
         raise ConfigurationError(f"{given}: no such device: {', '.join(map(str, outside))}; {valid}.")
     return tuple(devices[index] for index in wanted)
+
+
+def select_local_share(devices: Sequence[T], config: BackendConfig, *, owner: str, variable: str) -> tuple[T, ...]:
+    """Keep this client's part of accelerators that all clients of its host see.
+
+    `local_device_ids` says which these are. Else, where the launcher says how many clients the host has, each gets as
+    many as every other, in the order of their numbers; and where it does not, a client gets all.
+
+    Args:
+        devices: all devices that this client sees, by local index.
+        config: of the backend.
+        owner: who has the devices, for errors, e.g. `client 3 (GPU)`.
+        variable: the environment variable that gives a client devices of its own, for errors.
+
+    Raises:
+        ConfigurationError: `local_device_ids` does not fit, or the clients cannot have as many devices each.
+    """
+    number, count = config.local_client_id, config.num_local_clients
+    if config.local_device_ids is not None or number is None or count is None:
+        return select_local_devices(devices, config.local_device_ids, owner=owner)
+    each, rest = divmod(len(devices), count)
+    if rest:
+        raise ConfigurationError(
+            f"{owner} is one of {count} clients of its host (BRINGUP_NUM_LOCAL_CLIENTS={count}), and the devices that "
+            f"it sees, {len(devices)}, cannot be divided equally among them. Start as many clients as get equal "
+            f"numbers, or give each client its own: by local_device_ids, or by {variable}, set for each of them."
+        )
+    return tuple(devices[number * each : (number + 1) * each])

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from ..devices.base import LocalDevice
 from ..transport.ring import Ring
-from .machines.core_ids import CoreTable, counts_of, own_entry, own_rows, table_of
+from .machines.claims import own_claims, shared_error
+from .machines.core_ids import CoreTable, counts_of, own_entry, own_rows, shared_device, table_of
 
 __all__ = ["merge_devices"]
 
@@ -18,20 +19,24 @@ async def merge_devices(
     device_type: str,
     devices: Sequence[LocalDevice],
     *,
+    hostname: str = "",
     allow_empty: bool = False,
 ) -> CoreTable:
     """Return the job's table of devices; the same on every client.
 
     First the type and the number of the devices of each client are merged, so that each knows that they fit and what
     its offset is, then the rows themselves.
-    With `allow_empty` some clients may have none.
+    With `allow_empty` some clients may have none. Where two clients have brought up the same device, a third merge
+    tells all of them what it is called, and on which hosts: `hostname` is this client's.
 
     Raises:
-        TopologyError: the merged table is not sound.
+        TopologyError: the merged table is not sound, or two clients have brought up the same device.
         RingBrokenError: a neighbour went away.
         CollectiveMismatchError: the clients do not hold the same number of devices in mind.
     """
     entries = await ring.all_reduce(own_entry(client_id, num_clients, device_type, len(devices)))
     counts = counts_of(entries, allow_empty=allow_empty)
     rows = await ring.all_reduce(own_rows(client_id, counts, devices))
+    if (shared := shared_device(counts, rows)) is not None:
+        raise shared_error(shared, await ring.all_reduce(own_claims(client_id, hostname, devices, shared)))
     return table_of(counts, rows)

@@ -42,7 +42,7 @@ __all__ = [
     "Verdict",
 ]
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 """Raised whenever an older peer could misunderstand a newer one; the coordinator refuses any other."""
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ...errors import ConfigurationError, DeviceError, DeviceInitializationError, DeviceNotFoundError
 from ..base import BackendConfig, Discovery, Health, LocalDevice
-from ..selection import select_local_devices
+from ..selection import select_local_devices, select_local_share
 from .copies import GpuCopies
 from .cuda import Cuda, CudaCallError, CudaDevice, open_cuda
 from .inventory import Gpu, Inventory, read_inventory
@@ -18,7 +18,7 @@ from .nvml import Nvml, NvmlCallError, open_nvml
 from .presence import find_gpu_traces
 from .readings import GpuWatch
 from .verdict import GpuReading, Verdict, health_of, judge
-from .visible import Visible, VisibleGpu, visible_gpus
+from .visible import COMMON_VISIBLE_VARIABLE, VISIBLE_VARIABLE, Visible, VisibleGpu, visible_gpus
 
 __all__ = ["GpuBackend"]
 
@@ -91,7 +91,7 @@ class GpuBackend:
                 "the NVIDIA driver failed", str(error), "Check nvidia-smi, and the kernel log."
             ) from error
         places = locate_gpus([one.gpu for one in chosen], self._config.client_id)
-        return tuple(LocalDevice(one.kind, None, place) for one, place in zip(chosen, places, strict=True))
+        return tuple(LocalDevice(one.kind, None, place, one.uuid) for one, place in zip(chosen, places, strict=True))
 
     def check_health(self) -> Health:
         """Ask the driver how the GPUs are, and check a copy in each.
@@ -141,7 +141,7 @@ class GpuBackend:
         cuda = open_cuda(self._config.client_id, inventory.driver)
         shown = self._shown(cuda, inventory, visible)
         owner = f"client {self._config.client_id} (GPU)"
-        ordinals = select_local_devices(range(len(shown)), self._config.local_device_ids, owner=owner)
+        ordinals = self._share(len(shown), owner)
         self._compare_counts(len(ordinals))
         chosen = [shown[ordinal] for ordinal in ordinals]
         # Before the GPUs are used: what goes wrong in that is to be seen.
@@ -149,6 +149,22 @@ class GpuBackend:
         self._watch, self._first = watch, watch.read()
         self._bring_up(cuda, dict(zip(ordinals, chosen, strict=True)))
         return chosen
+
+    def _share(self, count: int, owner: str) -> tuple[int, ...]:
+        """Return which of so many devices are this client's, where other clients of its host see the same ones."""
+        config, environment = self._config, self._config.environment
+        chosen = environment.get(VISIBLE_VARIABLE)
+        if chosen is not None and chosen != environment.get(COMMON_VISIBLE_VARIABLE):
+            # Set for this client, not for all that the launcher started: what it leaves is the client's own.
+            return select_local_devices(range(count), config.local_device_ids, owner=owner)
+        ordinals = select_local_share(range(count), config, owner=owner, variable=VISIBLE_VARIABLE)
+        if len(ordinals) < count and config.local_device_ids is None:
+            numbers = ", ".join(map(str, ordinals))
+            _log.info(
+                "%s is number %d of %d clients of its host, and takes devices %s of the %d that CUDA shows",
+                owner, config.local_client_id, config.num_local_clients, numbers, count,
+            )  # fmt: skip
+        return ordinals
 
     def _shown(self, cuda: Cuda, inventory: Inventory, visible: Visible) -> list[VisibleGpu]:
         """Return what CUDA shows this process, which is what counts, by CUDA's numbers."""

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 from .inventory import Gpu, MigDevice
 
-__all__ = ["VISIBLE_VARIABLE", "Visible", "VisibleGpu", "visible_gpus"]
+__all__ = ["COMMON_VISIBLE_VARIABLE", "VISIBLE_VARIABLE", "Visible", "VisibleGpu", "visible_gpus"]
 
 VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"
+COMMON_VISIBLE_VARIABLE = "BRINGUP_HOST_CUDA_VISIBLE_DEVICES"
+"""What the launcher set the variable to, alike for all clients that it started on this host; not set if it was not."""
 _ORDER_VARIABLE = "CUDA_DEVICE_ORDER"
 
 

@@ -107,7 +107,7 @@ def plain(result: object) -> object:
         case Discovery() | Health():
             return asdict(result)
         case Sequence() if all(isinstance(device, LocalDevice) for device in result):
-            return [(device.kind, device.core_id, device.location) for device in result]
+            return [(device.kind, device.core_id, device.location, device.fingerprint) for device in result]
     raise TypeError(f"it returned {result!r}")
 
 
@@ -190,8 +190,8 @@ def devices_from(value: object) -> tuple[LocalDevice, ...]:
 
 def _device_from(value: object) -> LocalDevice:
     match value:
-        case [str(kind), int() | None as core_id, location] if not isinstance(core_id, bool):
-            return LocalDevice(kind, core_id, _location_from(location))
+        case [str(kind), int() | None as core_id, location, str(fingerprint)] if not isinstance(core_id, bool):
+            return LocalDevice(kind, core_id, _location_from(location), fingerprint)
     raise MalformedFrameError(f"{str(value)[:80]!r} is no device")
 
 

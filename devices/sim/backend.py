@@ -40,6 +40,7 @@ class SimBackend:
         - `wrong[:ID]`: the last one has this core id; -1 by default, which no device can have.
         - `missing[:N]`: the last one, or the last N of them, are not there. Where none is left, none is found.
         - `shifted`: the last one reports the first location of client 0 (on client 0: of client 1).
+        - `shared`: the last one is the first of client 0 (on client 0: of client 1), under a core id of its own.
 
       What the health check does:
         - `unhealthy[:text]`: it fails with the text, from the beginning.
@@ -147,18 +148,24 @@ class SimBackend:
                 f"client {client_id} has no SIM device: the fault `missing` took all of them.", client_id=client_id
             )
         kind = f"SIM {self._settings.slice.kind}"
-        return tuple(LocalDevice(kind, *core) for core in (*cores[:-1], self._corrupted(*cores[-1])))
+        whole = [(core_id, location, _fingerprint(core_id)) for core_id, location in cores[:-1]]
+        return tuple(LocalDevice(kind, *core) for core in (*whole, self._corrupted(*cores[-1])))
 
-    def _corrupted(self, core_id: int, location: CoreLocation) -> tuple[int, CoreLocation]:
+    def _corrupted(self, core_id: int, location: CoreLocation) -> tuple[int, CoreLocation, str]:
         part, faults = self._settings.slice, self._settings.faults
         donor = 0 if self._config.client_id else 1
+        fingerprint = _fingerprint(part.core_ids(donor)[0] if faults.shared else core_id)
         if faults.duplicate:
             core_id = part.core_ids(donor)[0]
         if faults.wrong is not None:
             core_id = faults.wrong
         if faults.shifted:
             location = part.locations(donor)[0]
-        return core_id, location
+        return core_id, location, fingerprint
+
+
+def _fingerprint(core_id: int) -> str:
+    return f"SIM-{core_id:08x}"
 
 
 def _hang() -> NoReturn:

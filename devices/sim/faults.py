@@ -42,6 +42,7 @@ class SimFaults:
         wrong: the core id that the last device has instead of its own, or `None`.
         missing: how many devices, from the last, are not there.
         shifted: the last device has the location of another client's first.
+        shared: the last device is another client's first, under a core id of its own.
     """
 
     failure: str | None = None
@@ -57,6 +58,7 @@ class SimFaults:
     wrong: int | None = None
     missing: int = 0
     shifted: bool = False
+    shared: bool = False
 
     @classmethod
     def parse(cls, text: str, *, client_id: int, num_clients: int) -> SimFaults:
@@ -131,7 +133,7 @@ def _parse_item(item: str, num_clients: int) -> tuple[int | None, _Kind, Any]:
         raise _bad_fault(item, f"{name!r} is not a kind of fault")
     if colon and kind.read is None:
         raise _bad_fault(item, f"{name} takes no argument")
-    if name in ("duplicate", "shifted") and num_clients < 2:
+    if name in ("duplicate", "shifted", "shared") and num_clients < 2:
         raise _bad_fault(item, f"{name} needs another client to take from, and the job has one")
     value = True if kind.read is None else kind.read(argument, item)
     return (None if client == "*" else int(client)), kind, value
@@ -181,6 +183,7 @@ _KINDS = {
     "wrong": _Kind("wrong", _core_id),
     "missing": _Kind("missing", _count),
     "shifted": _Kind("shifted"),
+    "shared": _Kind("shared"),
     "unhealthy": _Kind("unhealthy", _text("simulated defect")),
     "degrade": _Kind("degraded", _degradation),
     "flap": _Kind("flap", _count),

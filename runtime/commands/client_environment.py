@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ...devices.gpu.visible import COMMON_VISIBLE_VARIABLE, VISIBLE_VARIABLE
 from ...transport.listening import free_ports
+from ..configuration.local_clients import LOCAL_CLIENT_ID, NUM_LOCAL_CLIENTS
 
 __all__ = ["IDENTITY", "client_environment", "free_addresses"]
 
@@ -30,11 +32,17 @@ def free_addresses(count: int) -> tuple[str, ...]:
 
 def client_environment(environ: Mapping[str, str], addresses: Sequence[str], client_id: int) -> dict[str, str]:
     """Return the environment of one client: who it is, and no variable that says otherwise."""
-    kept = {name: value for name, value in environ.items() if name not in IDENTITY}
+    kept = {name: value for name, value in environ.items() if name not in (*IDENTITY, COMMON_VISIBLE_VARIABLE)}
+    if VISIBLE_VARIABLE in kept:
+        # A client that finds another value there has been given devices of its own meanwhile, as by a script.
+        kept[COMMON_VISIBLE_VARIABLE] = kept[VISIBLE_VARIABLE]
     return kept | {
         "BRINGUP_JOBS": ",".join(addresses),
         "BRINGUP_CLIENT_ID": str(client_id),
         "BRINGUP_NUM_CLIENTS": str(len(addresses)),
+        # All on this machine: they divide its devices.
+        LOCAL_CLIENT_ID: str(client_id),
+        NUM_LOCAL_CLIENTS: str(len(addresses)),
         # Its output is a pipe: Python would keep it back until there are kilobytes of it.
         "PYTHONUNBUFFERED": "1",
     }

@@ -43,9 +43,11 @@ def run(num_clients: int, grace: float, command: tuple[str, ...]) -> None:
     """Start N clients of COMMAND on this machine.
 
     Each finds in its environment who it is: BRINGUP_JOBS (a free loopback port for each client), BRINGUP_CLIENT_ID and
-    BRINGUP_NUM_CLIENTS. Each line of its output gets its id in front. Where a client fails, the others are ended: the
-    exit status is that of the client that failed first, 128 and the signal where a signal ended it. SIGINT, SIGTERM and
-    SIGHUP are passed on to all clients. What a client started and left behind is ended too.
+    BRINGUP_NUM_CLIENTS. BRINGUP_LOCAL_CLIENT_ID and BRINGUP_NUM_LOCAL_CLIENTS, the same numbers here, divide the GPUs
+    of this machine equally among the clients. Each line of a client's output gets its id in front. Where a client
+    fails, the others are ended: the exit status is that of the client that failed first, 128 and the signal where a
+    signal ended it. SIGINT, SIGTERM and SIGHUP are passed on to all clients. What a client started and left behind is
+    ended too.
     """
     if shutil.which(command[0]) is None:
         click.echo(

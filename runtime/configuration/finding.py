@@ -85,11 +85,11 @@ def as_job_name(setting: Setting) -> str:
     return name
 
 
-def incomplete(present: str, missing: list[str]) -> ConfigurationError:
+def incomplete(present: str, missing: list[str], meaning: str = "describes a job") -> ConfigurationError:
     """The error of a source that applies and lacks what it needs."""
     names = " and ".join(missing)
     verb = "is" if len(missing) == 1 else "are"
-    return ConfigurationError(f"{present} describes a job, but {names} {verb} not set: give {names} as well")
+    return ConfigurationError(f"{present} {meaning}, but {names} {verb} not set: give {names} as well")
 
 
 def _find_local(

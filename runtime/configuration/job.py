@@ -62,6 +62,7 @@ class JobSpec:
         client_id: which one this is, `0 .. num_clients - 1`.
         local_client_id: which one this is among those of this machine; `None` where unknown.
         job_name: what the clients call the job.
+        num_local_clients: how many clients of this machine share its devices; `None` where unknown.
         considered: every source in order, and why it was taken or passed over.
         provenance: field name to where its value came from.
     """
@@ -75,6 +76,7 @@ class JobSpec:
     job_name: str
     considered: tuple[Considered, ...]
     provenance: Mapping[str, str]
+    num_local_clients: int | None = None
 
     @property
     def is_local(self) -> bool:

@@ -86,6 +86,8 @@ def make_plan(
     backend = BackendConfig(
         client_id=job.client_id,
         num_clients=job.num_clients,
+        local_client_id=None if job.num_local_clients is None else job.local_client_id,
+        num_local_clients=job.num_local_clients,
         local_device_ids=_local_device_ids(local_device_ids),
         num_logical_cpu_devices=num_logical_cpu_devices,
         enable_megacore=enable_megacore,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...errors import ConfigurationError
 from .environments import FAMILIES
 from .finding import Finding, as_job_name, find_job
 from .job import Considered, JobSource, JobSpec
+from .local_clients import LOCAL_CLIENT_ID, local_clients
 from .settings import Origin, Setting
 
 __all__ = ["CLUSTER_RESOLVERS", "resolve_job"]
@@ -50,8 +51,10 @@ def resolve_job(
         num_clients=Setting("num_clients", num_clients, Origin.ARGUMENT),
     )
     if resolver is None:
-        return _first_of((arguments, *FAMILIES, *CLUSTER_RESOLVERS, _LocalMode()), name, environ)
-    return _first_of((_only(resolver, arguments, environ),), name, environ)
+        spec = _first_of((arguments, *FAMILIES, *CLUSTER_RESOLVERS, _LocalMode()), name, environ)
+    else:
+        spec = _first_of((_only(resolver, arguments, environ),), name, environ)
+    return _with_local_clients(spec, environ)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +109,15 @@ def _first_of(sources: Sequence[JobSource], job_name: Setting, environ: Mapping[
             return _spec(source.name, found, job_name, (*considered, *rest))
         considered.append(Considered(source.name, f"passed over: {reason}"))
     raise AssertionError("the last source always applies")
+
+
+def _with_local_clients(spec: JobSpec, environ: Mapping[str, str]) -> JobSpec:
+    """Add what a launcher on this host says of the clients here, whoever says who the clients of the job are."""
+    local = local_clients(environ)
+    if local is None:
+        return spec
+    provenance = {**spec.provenance, "local_client_id": LOCAL_CLIENT_ID}
+    return replace(spec, local_client_id=local[0], num_local_clients=local[1], provenance=provenance)
 
 
 def _ground(found: Finding) -> str:

@@ -335,6 +335,7 @@ class CoordinationPeer:
                 config.num_clients,
                 self.device_type,
                 effect.devices,
+                hostname=config.hostname,
                 allow_empty=self._allow_empty,
             )
             await self._inbox.put(ev.Merged(effect.tag, table))

@@ -16,15 +16,17 @@ import numpy.typing as npt
 
 from ...devices.base import CoreLocation, LocalDevice
 from ...errors import TopologyError
+from .claims import FINGERPRINT_COLUMNS, Shared, find_shared, hash_of
 from .ids import format_ids
 
-__all__ = ["CoreTable", "counts_of", "own_entry", "own_rows", "table_of"]
+__all__ = ["CoreTable", "counts_of", "own_entry", "own_rows", "shared_device", "table_of"]
 
 Int32Array = npt.NDArray[np.int32]
 
 _CORE_ID, _WRITTEN, _LOCATED = 0, 1, 2
 _LOCATION = slice(3, 7)
-_COLUMNS = 7
+_FINGERPRINT = slice(7, 7 + FINGERPRINT_COLUMNS)
+_COLUMNS = 7 + FINGERPRINT_COLUMNS
 _TYPE_BYTES_MAX = 16
 _ID_MAX = np.iinfo(np.int32).max
 
@@ -97,7 +99,7 @@ def _check_types(types: Int32Array) -> None:
 
 
 def own_rows(client_id: int, counts: Int32Array, devices: Sequence[LocalDevice]) -> Int32Array:
-    """Return what this client adds to the merge of the table: int32 `[D, 7]`.
+    """Return what this client adds to the merge of the table: int32 `[D, 9]`.
 
     A device without a hardware id gets its position in the job as its core id.
 
@@ -117,7 +119,13 @@ def own_rows(client_id: int, counts: Int32Array, devices: Sequence[LocalDevice])
         row[_CORE_ID], row[_WRITTEN] = core_id, 1
         if device.location is not None:
             row[_LOCATED], row[_LOCATION] = 1, device.location
+        row[_FINGERPRINT] = hash_of(device.fingerprint)
     return rows
+
+
+def shared_device(counts: Int32Array, rows: Int32Array) -> Shared | None:
+    """Return which device two clients have brought up, by the merged `rows`; `None` where there is none."""
+    return find_shared(counts, rows[:, _FINGERPRINT])
 
 
 def table_of(counts: Int32Array, rows: Int32Array) -> CoreTable:

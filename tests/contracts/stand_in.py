@@ -31,7 +31,7 @@ for line in sys.stdin:
     try:
         result = getattr(backend, line.strip())()
         if isinstance(result, tuple):
-            said = [[device.kind, device.core_id, device.location] for device in result]
+            said = [[device.kind, device.core_id, device.location, device.fingerprint] for device in result]
         else:
             said = {name: getattr(result, name) for name in getattr(type(result), "__slots__", ())}
     except BringupError as error:
@@ -71,6 +71,7 @@ class StandIn:
         settings: what the stand-ins pretend; `settings.h` says where, the sources what.
         config: of the backend, as JSON has it.
         visible: `CUDA_VISIBLE_DEVICES`, if any.
+        environment: other variables.
     """
 
     def __init__(
@@ -80,15 +81,16 @@ class StandIn:
         settings: Mapping[str, int],
         config: Mapping[str, Any] | None = None,
         visible: str | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self._settings = folder / "settings"
         self._values: dict[str, int] = {}
         self.set(settings)
-        environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
-        given = json.dumps({"environment": environment, **(config or {})})
+        variables = {**(environment or {}), **({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible})}
+        given = json.dumps({"environment": variables, **(config or {})})
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", _SESSION, given],
-            env=stand_in_environ(libraries, self._settings) | environment,
+            env=stand_in_environ(libraries, self._settings) | variables,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -50,7 +50,7 @@ def named(gpu: int) -> str:
 
 
 def places(devices: list[Any]) -> list[list[int]]:
-    return [location for _, _, location in devices]
+    return [location for _, _, location, _ in devices]
 
 
 def test_four_gpus_come_up(make: Make) -> None:
@@ -59,7 +59,7 @@ def test_four_gpus_come_up(make: Make) -> None:
     assert discovery["present"]
     assert discovery["detail"].startswith("NVIDIA driver 999.88.77, 4 GPUs, 4 of them for this process; GPU 0: ")
     assert f"GPU 3: {NAME} ({uuid(3)}, PCI 0000:40:00.0, 80 GiB)" in discovery["detail"]
-    assert one.call("start") == [[NAME, None, [x, 0, 0, 0]] for x in range(4)]
+    assert one.call("start") == [[NAME, None, [x, 0, 0, 0], uuid(x)] for x in range(4)]
     assert one.call("discover") == discovery
     for _ in range(3):
         assert one.call("check_health") == {"ok": True, "detail": "", "permanent": False}
@@ -99,7 +99,7 @@ def test_cuda_visible_devices_choose_and_order(visible: str, gpus: list[int], ma
     one = make({f"slow_model.{gpus[0]}": 1}, visible=visible)
     detail = one.call("discover")["detail"]
     assert f"4 GPUs, {len(gpus)} of them for this process; CUDA_VISIBLE_DEVICES={visible!r}" in detail
-    kinds = [kind for kind, _, _ in one.call("start")]
+    kinds = [kind for kind, *_ in one.call("start")]
     assert kinds == ["NVIDIA Stand-in Lite", *[NAME] * (len(gpus) - 1)]
     assert ("CUDA ignores it from '9' on" in one.end()) is ("9" in visible)
 
@@ -118,8 +118,8 @@ def test_hidden_gpus_are_not_found(visible: str, make: Make) -> None:
 def test_local_device_ids_count_in_the_order_of_cuda(make: Make) -> None:
     one = make({"slow_model.0": 1}, config={"local_device_ids": [2, 1], "client_id": 5}, visible="3,0,1")
     assert one.call("start") == [
-        ["NVIDIA Stand-in Lite", None, [0, 0, 5, 0]],
-        [NAME, None, [1, 0, 5, 0]],
+        ["NVIDIA Stand-in Lite", None, [0, 0, 5, 0], uuid(0)],
+        [NAME, None, [1, 0, 5, 0], uuid(1)],
     ]
 
 
@@ -136,6 +136,41 @@ def test_settings_that_do_not_fit_are_refused(config: dict[str, Any], said: str,
     assert error["error"] == "ConfigurationError"
     assert said in error["text"]
     one.call("stop")
+
+
+SHARE = {"local_client_id": 1, "num_local_clients": 2}
+
+
+@pytest.mark.parametrize(
+    ("config", "visible", "common", "gpus"),
+    [
+        (SHARE, None, None, [2, 3]),
+        (SHARE, "3,2,1,0", "3,2,1,0", [1, 0]),
+        (SHARE | {"local_device_ids": [0, 1, 2]}, None, None, [0, 1, 2]),
+        (SHARE, "1", None, [1]),
+        (SHARE, "1", "1,2", [1]),
+        (SHARE, "2,3,0", "0,1,2,3", [2, 3, 0]),
+        ({"local_client_id": 0, "num_local_clients": 1}, None, None, [0, 1, 2, 3]),
+        ({"local_client_id": 3, "num_local_clients": 4}, None, None, [3]),
+    ],
+    ids=["all", "the launcher's choice", "named", "its own", "its own for all", "more of its own", "alone", "one each"],
+)
+def test_clients_of_a_host_divide_what_all_of_them_see(
+    config: dict[str, Any], visible: str | None, common: str | None, gpus: list[int], make: Make
+) -> None:
+    environment = {} if common is None else {"BRINGUP_HOST_CUDA_VISIBLE_DEVICES": common}
+    one = make(config=config, visible=visible, environment=environment)
+    assert [fingerprint for *_, fingerprint in one.call("start")] == list(map(uuid, gpus))
+
+
+@pytest.mark.parametrize(("gpus", "count"), [(3, 2), (1, 2), (4, 8)])
+def test_what_cannot_be_divided_among_the_clients_of_a_host_is_refused(gpus: int, count: int, make: Make) -> None:
+    one = make({"gpus": gpus}, config={"client_id": 1, "local_client_id": 1, "num_local_clients": count})
+    error = one.call("start")
+    assert error["error"] == "ConfigurationError"
+    assert f"client 1 (GPU) is one of {count} clients of its host (BRINGUP_NUM_LOCAL_CLIENTS={count})" in error["text"]
+    assert f"that it sees, {gpus}, cannot be divided equally" in error["text"]
+    assert "local_device_ids, or by CUDA_VISIBLE_DEVICES, set for each" in error["text"]
 
 
 def test_locations_follow_nvlinks(make: Make) -> None:
@@ -155,7 +190,10 @@ def test_gpus_on_switches_are_one_row(make: Make) -> None:
 def test_a_mig_device_is_what_cuda_makes_of_its_gpu(make: Make) -> None:
     one = make({"gpus": 2, "migs.1": 3})
     assert "MIG mode, with 3 MIG devices" in one.call("discover")["detail"]
-    assert one.call("start") == [[NAME, None, [0, 0, 0, 0]], [f"{NAME} MIG 1g.10gb", None, [1, 0, 0, 0]]]
+    assert one.call("start") == [
+        [NAME, None, [0, 0, 0, 0], uuid(0)],
+        [f"{NAME} MIG 1g.10gb", None, [1, 0, 0, 0], uuid(1, 1)],
+    ]
     one.set({"flip.1": 1})
     assert f"{NAME} MIG 1g.10gb ({uuid(1, 1)}) on {named(1)}: it gave wrong data" in one.call("check_health")["detail"]
 
@@ -272,7 +310,56 @@ def test_a_job_of_two_clients(libraries: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert found["core_ids"] == [0, 1, 2, 3]
-    assert found["topology"]["mesh_shape"] == [2, 1, 2, 1]
-    assert [device["kind"] for device in found["devices"]] == [NAME] * 4
+    assert found["core_ids"] == [0, 1]
+    assert found["topology"]["mesh_shape"] == [1, 1, 2, 1]
+    assert [device["kind"] for device in found["devices"]] == [NAME] * 2
     assert found["agree"]
+
+
+TRAIN = """
+import bringup.sync
+with bringup.sync.initialize("GPU") as system:
+    print([device.kind for device in system.devices])
+"""
+BY_HAND = "unset BRINGUP_LOCAL_CLIENT_ID BRINGUP_NUM_LOCAL_CLIENTS; "
+OF_ITS_OWN = "export CUDA_VISIBLE_DEVICES=$BRINGUP_CLIENT_ID; "
+
+
+def run_two(libraries: Path, tmp_path: Path, before: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a job of two clients, each on what a shell makes of what the launcher tells it."""
+    settings = tmp_path / "settings"
+    settings.write_text("gpus 4\nslow_model.1 1\nslow_model.3 1\n")
+    client = [*("-m", "bringup", "run", "-n", "2", "--", "sh", "-c", before + 'exec "$0" -P -c "$1"')]
+    return subprocess.run(
+        [sys.executable, "-P", *client, sys.executable, TRAIN],
+        env=stand_in_environ(libraries, settings) | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"} | environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "environment", "kinds"),
+    [
+        ("", {}, [NAME, f"{NAME} Lite"] * 2),
+        ("", {"CUDA_VISIBLE_DEVICES": "3,2"}, [f"{NAME} Lite", NAME]),
+        (OF_ITS_OWN, {}, [NAME, f"{NAME} Lite"]),
+    ],
+    ids=["all", "some", "their own"],
+)
+def test_the_launcher_gives_each_client_gpus_of_its_own(
+    before: str, environment: dict[str, str], kinds: list[str], libraries: Path, tmp_path: Path
+) -> None:
+    done = run_two(libraries, tmp_path, before, **environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(str(kinds)) == 2
+
+
+def test_clients_that_bring_up_the_same_gpu_are_refused_by_name(libraries: Path, tmp_path: Path) -> None:
+    done = run_two(libraries, tmp_path, BY_HAND)
+    assert done.returncode != 0
+    said = done.stdout + done.stderr
+    assert f"have brought up the same device: {NAME} {uuid(0)}, device 0 of client 0 and device 0 of client 1" in said
+    assert "(4 devices are so shared)" in said

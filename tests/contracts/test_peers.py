@@ -131,6 +131,22 @@ def test_clients_that_claim_one_core_are_told(place: str) -> None:
     run(place, test)
 
 
+@pytest.mark.parametrize("size", [2, N])
+def test_clients_that_share_a_device_are_told_which_on_which_hosts(place: str, size: int) -> None:
+    async def test(place: Place) -> None:
+        async with job_of_peers(place, size, environment={"BRINGUP_SIM_FAULT": f"{size - 1}:shared"}) as job:
+            job.start()
+            errors = await job.failures()
+            assert len(errors) == size
+            assert {type(error) for error in errors} == {TopologyError}
+            (text,) = {str(error) for error in errors}
+            assert f"client 0 on host host-0 and client {size - 1} on host host-{size - 1} have brought up the" in text
+            assert "SIM-0" in text
+            assert "local_device_ids" in text
+
+    run(place, test)
+
+
 @pytest.mark.parametrize("victim", [0, VICTIM])
 def test_a_client_that_gives_up_says_why(place: str, victim: int) -> None:
     async def test(place: Place) -> None:

@@ -46,6 +46,7 @@ def sent(message: object) -> Any:
 DEVICES = (
     LocalDevice("TPU v5 lite", 7, CoreLocation(1, 2, 3, 0)),
     LocalDevice("größer\n", None, None),
+    LocalDevice("NVIDIA H100", None, None, "GPU-1234"),
 )
 
 
@@ -148,12 +149,13 @@ def test_what_is_no_message_is_refused(body: bytes) -> None:
         (health_from, []),
         (devices_from, None),
         (devices_from, {}),
-        (devices_from, [["kind", 1]]),
-        (devices_from, [[None, 1, None]]),
-        (devices_from, [["kind", "1", None]]),
-        (devices_from, [["kind", True, None]]),
-        (devices_from, [["kind", 1, [0, 0, 0]]]),
-        (devices_from, [["kind", 1, [0, 0, 0, "x"]]]),
+        (devices_from, [["kind", 1, None]]),
+        (devices_from, [[None, 1, None, ""]]),
+        (devices_from, [["kind", "1", None, ""]]),
+        (devices_from, [["kind", 1, None, None]]),
+        (devices_from, [["kind", True, None, ""]]),
+        (devices_from, [["kind", 1, [0, 0, 0], ""]]),
+        (devices_from, [["kind", 1, [0, 0, 0, "x"], ""]]),
         (error_from, None),
         (error_from, {}),
         (error_from, {"kind": "SystemExit", "text": "", "cause": "", "client_id": None}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -542,6 +543,34 @@ def test_a_resolver_of_ones_own() -> None:
 )
 def test_resolver_errors(arguments: dict[str, object], part: str) -> None:
     assert part in argument_refusal(**arguments)
+
+
+# The clients of a host
+
+
+@pytest.mark.parametrize("arguments", [{}, {"jobs": "a:1,b:2", "client_id": 1}, {"resolver": Cluster()}])
+def test_a_launcher_says_which_client_of_its_host_this_is(arguments: dict[str, Any]) -> None:
+    environ = {"BRINGUP_LOCAL_CLIENT_ID": "3", "BRINGUP_NUM_LOCAL_CLIENTS": "4"}
+    spec = resolve_job(**arguments, environ=environ)
+    assert (spec.local_client_id, spec.num_local_clients) == (3, 4)
+    assert spec.provenance["local_client_id"] == "BRINGUP_LOCAL_CLIENT_ID"
+
+
+@pytest.mark.parametrize(
+    ("local_id", "count", "part"),
+    [
+        ("1", "", "BRINGUP_LOCAL_CLIENT_ID='1' describes the clients of a host, but BRINGUP_NUM_LOCAL_CLIENTS is not"),
+        ("", "2", "BRINGUP_NUM_LOCAL_CLIENTS='2' describes the clients of a host, but BRINGUP_LOCAL_CLIENT_ID is not"),
+        ("2", "2", "BRINGUP_LOCAL_CLIENT_ID='2' must be <= 1: give a client's number among 2 of its host"),
+        ("-1", "2", "BRINGUP_LOCAL_CLIENT_ID='-1' must be >= 0"),
+        ("0", "0", "BRINGUP_NUM_LOCAL_CLIENTS='0' must be >= 1"),
+        ("one", "2", "BRINGUP_LOCAL_CLIENT_ID='one' is not a client's number among 2 of its host"),
+    ],
+)
+def test_what_a_launcher_says_of_a_host_is_checked(local_id: str, count: str, part: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        env(BRINGUP_LOCAL_CLIENT_ID=local_id, BRINGUP_NUM_LOCAL_CLIENTS=count)
+    assert part in str(caught.value)
 
 
 # The result
