@@ -138,7 +138,8 @@ class Heartbeat:
     """The periodic sign of life.
 
     `step` is where the program says that it is, `step_age` the seconds since it got there; both -1 where it says
-    nothing. `is_waiting` tells that it waits for other clients, in a collective or a barrier.
+    nothing. `busy` is for how many seconds it has been at work since then without waiting for other clients, as it does
+    in a collective or a barrier; 0 while it waits.
     """
 
     sequence: int
@@ -147,7 +148,7 @@ class Heartbeat:
     health: str
     step: int = -1
     step_age: float = -1.0
-    is_waiting: bool = False
+    busy: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

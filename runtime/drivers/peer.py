@@ -88,7 +88,7 @@ class CoordinationPeer:
         self.up = up
         self.failed = failed
         self.left: Latch[ev.Left] = Latch()
-        self.preemption = Preemption(machine.config.client_id, self._wish)
+        self.preemption = Preemption(machine.config.client_id, self._wish, self.waiting)
         self._backend = backend
         self._network = network
         self._coordinator = coordinator
@@ -200,10 +200,7 @@ class CoordinationPeer:
     def report_progress(self, step: int) -> None:
         """Note the step that the program is at; see `System.report_progress`. Called on any thread."""
         self._check_alive()
-        number = step_of("report_progress", step)
-        mark = self.machine.mark
-        if mark is None or mark[0] != number:
-            self.machine.mark = (number, self.clock())
+        self.machine.program.report(step_of("report_progress", step), self.clock())
 
     def service_way(self, deliver: Callable[[ServiceReply], None]) -> Way:
         """Return the way to the coordination services from the running event loop, whichever that is.
@@ -362,12 +359,12 @@ class CoordinationPeer:
     def waiting(self) -> Iterator[None]:
         """Tell the others, as long as it lasts, that this client waits for them. Used on any thread."""
         with self._lock:
-            self.machine.calls_waiting += 1
+            self.machine.program.wait_begins()
         try:
             yield
         finally:
             with self._lock:
-                self.machine.calls_waiting -= 1
+                self.machine.program.wait_ends(self.clock())
 
     # Helpers.
 

@@ -7,6 +7,7 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 
 from ...transport.messages import PointSet, PreemptionNotice, StepAsked, StepTold
 from ..machines.preemption import NO_STEP, PointAnswered, PreemptionPoint
@@ -22,14 +23,21 @@ class Preemption:
     Args:
         client_id: of this client.
         send: sends a message to the coordinator; called on any thread.
+        waiting: what a call of the program that waits for others is within.
 
     Attributes:
         is_used: whether the program asks for preemption points.
     """
 
-    def __init__(self, client_id: int, send: Callable[[PreemptionNotice | StepTold], None]) -> None:
+    def __init__(
+        self,
+        client_id: int,
+        send: Callable[[PreemptionNotice | StepTold], None],
+        waiting: Callable[[], AbstractContextManager[None]],
+    ) -> None:
         self._point = PreemptionPoint(client_id)
         self._send = send
+        self._waiting = waiting
         # Of the reentrant kind: the handler of a signal announces, and may have interrupted whoever holds it.
         self._lock = threading.RLock()
         self._tickets = itertools.count(1)
@@ -52,6 +60,9 @@ class Preemption:
                     return effect.is_reached
             future: concurrent.futures.Future[bool] = concurrent.futures.Future()
             self._held[ticket] = future
+        wait = ExitStack()
+        wait.enter_context(self._waiting())
+        future.add_done_callback(lambda _: wait.close())
         future.add_done_callback(lambda done: self._forget(ticket) if done.cancelled() else None)
         return future
 

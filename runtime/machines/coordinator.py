@@ -241,7 +241,7 @@ class CoordinatorMachine:
     def _on_heartbeat(self, member: Member, beat: Heartbeat, now: float) -> Effects:
         self._note(member, beat.phase, beat.healthy, beat.health)
         self._steps.note(member.register.client_id, beat, now)
-        if (stalled := self._steps.stalled(member.register.client_id, now)) is not None:
+        if (stalled := self._steps.stalled(member.register.client_id)) is not None:
             return self._fail(self._members[stalled[0]], stalled[1])
         return [ev.Answer((member.session,), self._ack(member, beat.sequence, now))]
 
@@ -264,6 +264,7 @@ class CoordinatorMachine:
 
     def _on_leave(self, member: Member, timeout: float, now: float) -> Effects:
         member.is_leaving = True
+        self._steps.leaves(member.register.client_id)
         self._note(member, Phase.LEAVING, member.healthy, member.health)
         due = now + timeout
         self._leave_deadline = due if self._leave_deadline is None else min(self._leave_deadline, due)

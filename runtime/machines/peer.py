@@ -44,6 +44,7 @@ from .heartbeats import Heartbeats
 from .ids import unpack_ids
 from .kinds import runs_of
 from .knowledge import COORDINATOR, Knowledge, PeerConfig
+from .own_program import OwnProgram
 from .peer_states import BEFORE_UP, REGISTERED, RING_NEEDED, PeerState, phase_of
 from .phases import Phase, Progress, Timeline
 from .verdicts import goodbye_cause, of_refusal
@@ -62,8 +63,7 @@ class PeerMachine:
     """See the module's theory of operation.
 
     Attributes:
-        mark: the step that the program last said it has got to, and when it got there; set from outside.
-        calls_waiting: how many of its calls wait for other clients; set from outside.
+        program: where the user's program is; told from outside.
     """
 
     def __init__(self, config: PeerConfig, now: float) -> None:
@@ -85,8 +85,7 @@ class PeerMachine:
         self._heard_at = now
         self._lost = ""
         self._reconnects = 0
-        self.mark: tuple[int, float] | None = None
-        self.calls_waiting = 0
+        self.program = OwnProgram()
         self._suspected: tuple[float, int, str] | None = None
         self._held: tuple[float, BringupError] | None = None
         self._leave_deadline: float | None = None
@@ -234,7 +233,7 @@ class PeerMachine:
     def step_of(self, client_id: int, now: float) -> tuple[int, float] | None:
         """Return the step that a client's program is known to be at, and for how many seconds."""
         if client_id == self.config.client_id:
-            return None if self.mark is None else (self.mark[0], now - self.mark[1])
+            return self.program.step_of(now)
         return self._knowledge.step_of(client_id, now)
 
     def age_of(self, client_id: int, now: float) -> float:
@@ -299,6 +298,7 @@ class PeerMachine:
         if self._state is not PeerState.UP:
             return []
         self._state = PeerState.LEAVING
+        self.program.ends()
         self._leave_deadline = now + self.config.shutdown_timeout + _GRACE
         return [ev.Send(Leave(self.config.shutdown_timeout))]
 
@@ -314,8 +314,8 @@ class PeerMachine:
 
     def _heartbeat(self, now: float) -> Effects:
         number = self._beats.send(self.phase, now)
-        step, age = (-1, -1.0) if self.mark is None else (self.mark[0], now - self.mark[1])
-        return [ev.Send(Heartbeat(number, self.phase, *self._health, step, age, self.calls_waiting > 0))]
+        step, age = self.program.step_of(now) or (-1, -1.0)
+        return [ev.Send(Heartbeat(number, self.phase, *self._health, step, age, self.program.busy(now)))]
 
     def _on_backend_failed(self, error: BringupError, now: float) -> Effects:
         if self._state is not PeerState.CONNECTING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...transport.messages import Heartbeat, Step
 from .ids import format_ids
@@ -20,7 +20,7 @@ _SORT_INTERVAL = 0.25
 class _Mark:
     step: int
     since: float
-    is_waiting: bool
+    busy: float
 
 
 class Steps:
@@ -28,6 +28,7 @@ class Steps:
 
     Args:
         stall_timeout: seconds at one step after which a client that waits for nobody has stalled; `None` for never.
+            Time in which it waited for others counts as progress: where a wait ends, it begins anew.
     """
 
     def __init__(self, stall_timeout: float | None) -> None:
@@ -39,7 +40,12 @@ class Steps:
     def note(self, client_id: int, beat: Heartbeat, now: float) -> None:
         """Take in a heartbeat."""
         if beat.step >= 0:
-            self._marks[client_id] = _Mark(beat.step, now - max(beat.step_age, 0.0), beat.is_waiting)
+            self._marks[client_id] = _Mark(beat.step, now - max(beat.step_age, 0.0), beat.busy)
+
+    def leaves(self, client_id: int) -> None:
+        """Note that a client wants to shut down: from now on it waits for the others."""
+        if (mark := self._marks.get(client_id)) is not None:
+            self._marks[client_id] = replace(mark, busy=0.0)
 
     def furthest_behind(self, now: float) -> tuple[Step, ...]:
         """Return the clients that are furthest behind, the last first, as they were up to a quarter of a second ago."""
@@ -51,14 +57,16 @@ class Steps:
             self._behind = tuple(Step(c, mark.step, now - mark.since) for c, mark in ordered[:_SHOWN_MAX])
         return self._behind
 
-    def stalled(self, client_id: int, now: float) -> tuple[int, str] | None:
+    def stalled(self, client_id: int) -> tuple[int, str] | None:
         """Return who has stalled where `client_id` has, with the cause: of several the one that is furthest behind."""
         timeout = self._stall_timeout
-        if timeout is None or not self._has_stalled(client_id, now, timeout):
+        mine = self._marks.get(client_id)
+        if timeout is None or mine is None or mine.busy < timeout:
             return None
-        stalled = [(mark, c) for c, mark in self._marks.items() if self._has_stalled(c, now, timeout)]
+        # By what each has said, and not by the time since: what it said meanwhile may be on its way.
+        stalled = [(mark, c) for c, mark in self._marks.items() if mark.busy >= timeout]
         mark, culprit = min(stalled, key=lambda item: (item[0].step, item[0].since))
-        cause = f"no progress for {now - mark.since:.1f} s (stall_timeout={timeout:g} s): {self.describe(culprit)}"
+        cause = f"no progress for {mark.busy:.1f} s (stall_timeout={timeout:g} s): {self.describe(culprit)}"
         return culprit, cause
 
     def describe(self, client_id: int) -> str:
@@ -74,7 +82,3 @@ class Steps:
         if front > mark.step:
             text += f", {front - mark.step} behind client {next(c for c, m in self._marks.items() if m.step == front)}"
         return text
-
-    def _has_stalled(self, client_id: int, now: float, timeout: float) -> bool:
-        mark = self._marks.get(client_id)
-        return mark is not None and not mark.is_waiting and now - mark.since >= timeout

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "barrier_was_called",
     "link_broke",
+    "point_was_reached",
     "process_crashed",
     "process_gave_up",
     "process_is_silent",
@@ -28,6 +29,9 @@ _PROBED = 0.02
 """Seconds that the verdict on a dead client waits for others that died with it."""
 
 _DOUBT = 1.0
+_HELD = 2.0
+"""Seconds within which all tell their steps, where the network is slow, too."""
+
 _BEYOND_TIMEOUT = 1.0
 """Seconds beyond heartbeat_timeout within which silence must be told."""
 
@@ -102,6 +106,27 @@ def barrier_was_called(process: Process, ticket: int, timeout: float) -> None:
         assert not is_late, f"{process.name} still waits at a barrier, {timeout} s after {since:.6f}"
 
     world.clock.after(timeout + 2 * world.network.latency.worst + PATIENCE, check)
+
+
+def point_was_reached(process: Process, is_answered: Callable[[], bool]) -> None:
+    """A user is held at a preemption point: until all that are not leaving have come to a first one, and told it."""
+    world, job, since = process.world, process.job, process.world.clock.now
+    assert job is not None
+
+    def check() -> None:
+        if is_answered() or process.is_over or process.is_stopped or job.verdicts:
+            return None
+        waited_for = [m for m in job.members.values() if not m.wants_to_leave and not m.has_begun_steps]
+        if waited_for or not all(is_clean(world, m, job.host, since) for m in job.members.values()):
+            return world.clock.after(_HELD, check)
+        return world.clock.after(_HELD, check_again)
+
+    def check_again() -> None:
+        is_free = is_answered() or process.is_over or job.verdicts
+        clean = all(is_clean(world, member, job.host, since) for member in job.members.values())
+        assert is_free or not clean, f"{process.name} is held at a preemption point since {since:.6f}, and by nobody"
+
+    world.clock.after(_HELD, check)
 
 
 def _expect(

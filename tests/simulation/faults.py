@@ -22,6 +22,7 @@ __all__ = [
     "CutBetween",
     "CutOff",
     "Fault",
+    "Preempt",
     "Restart",
     "Sicken",
     "Sleep",
@@ -222,4 +223,19 @@ class Sicken:
         victim = world.current(self.client)
         if victim is not None:
             victim.deliver(victim.tell_peer, ev.HealthChanged(False, "a link of a chip is down"))
+        return victim is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Preempt:
+    """A client is to be taken in `deadline_in` seconds, and says so. That alone is no failure."""
+
+    client: int
+    deadline_in: float
+
+    def strike(self, world: World) -> bool:
+        """See `Fault`."""
+        victim = world.current(self.client)
+        if victim is not None:
+            victim.deliver(victim.points.announce, self.deadline_in)
         return victim is not None

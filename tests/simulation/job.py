@@ -27,6 +27,7 @@ class Job:
         sound_table: one that was found to be right.
         arrivals: how many have come to a barrier for the so manieth time, by name and count.
         verdicts: the coordinator's, with the times.
+        points: whether clients were told to save, by the step at which they were.
     """
 
     def __init__(self, host: Process, config: CoordinatorConfig, services: SimulatedServices) -> None:
@@ -39,6 +40,7 @@ class Job:
         self.sound_table: CoreTable | None = None
         self.arrivals: Counter[tuple[str, int]] = Counter()
         self.verdicts: list[tuple[float, Verdict]] = []
+        self.points: dict[int, bool] = {}
 
     def take_in(self, process: Process, now: float) -> None:
         """Note that a process was taken in."""

@@ -17,6 +17,7 @@ from .closing import Closing
 from .driven import Driven
 from .network import EVER
 from .os_process import OsProcess
+from .points import Points
 
 if TYPE_CHECKING:
     from .job import Job
@@ -44,7 +45,10 @@ class Process(OsProcess):
         heard_at: when the coordinator last heard it, and `heard_host_at` the other way round.
         leave_wished_at: when its user wanted to shut down.
         barrier_calls: name and count of each call, by ticket.
-        longest_step: how long its program was at most at one step, of those that are behind it.
+        works_since: since when its program has been at work at a step, without waiting for others.
+        longest_work: the longest that it was so, of those that are over.
+        last_step: the one that its program came to last.
+        points: its part in the agreement on a preemption point.
         is_let_go: whether the coordinator has heard that it wants to leave.
         is_cut_off: whether it lost the coordinator because of what lies between them.
         is_stranger: whether it was started with settings of another job.
@@ -74,7 +78,10 @@ class Process(OsProcess):
         self.heard_host_at = began
         self.leave_wished_at: float | None = None
         self.barrier_calls: dict[int, tuple[str, int]] = {}
-        self.longest_step = 0.0
+        self.works_since: float | None = None
+        self.longest_work = 0.0
+        self.last_step = -1
+        self.points = Points(self)
         self.is_stranger = False
         self.is_let_go = False
         self.is_cut_off = False
@@ -119,7 +126,7 @@ class Process(OsProcess):
         if self.up is None or self.is_over or self.leave_wished_at is not None:
             return
         now = self.leave_wished_at = self.world.clock.now
-        self.machine.calls_waiting += 1
+        self._note_work_ends()
         self.tell_peer(ev.WishLeave())
         due = now + self.config.shutdown_timeout + _LEAVE_GRACE + invariants.PATIENCE
         self.world.clock.at(due, invariants.waits_no_longer, self, "for its shutdown", self.has_ended, now)
@@ -134,7 +141,7 @@ class Process(OsProcess):
         if timeout is not None:
             bounds.barrier_was_called(self, ticket, timeout)
         if self.job is not None and not self.is_over:
-            self.machine.calls_waiting += 1
+            self.wait_begins()
             self.job.services.call(self, EnterBarrier(ticket, name, (), -1.0 if timeout is None else timeout))
         return ticket
 
@@ -143,18 +150,36 @@ class Process(OsProcess):
         if self.is_over:
             return
         self.barriers.append((self.world.clock.now, reply))
-        self.machine.calls_waiting -= 1
-        if self.machine.mark is not None:
-            self.report_progress(self.machine.mark[0])
+        self.wait_ends()
         if self.on_barrier is not None:
             self.on_barrier(self, reply)
 
     def report_progress(self, step: int) -> None:
         """Say how far its program is."""
-        now = self.world.clock.now
-        if self.machine.mark is not None:
-            self.longest_step = max(self.longest_step, now - self.machine.mark[1])
-        self.machine.mark = (step, now)
+        self._note_work_ends()
+        self.works_since = self.world.clock.now
+        self.machine.program.report(step, self.world.clock.now)
+
+    def next_step(self) -> int:
+        """Return the step that its program comes to next: they are counted up by one."""
+        self.last_step += 1
+        return self.last_step
+
+    def wait_begins(self) -> None:
+        """A call of its program waits for the others from now on."""
+        self._note_work_ends()
+        self.machine.program.wait_begins()
+
+    def wait_ends(self) -> None:
+        """Such a call is over."""
+        self.machine.program.wait_ends(self.world.clock.now)
+        if self.machine.program.mark is not None:
+            self.works_since = self.world.clock.now
+
+    def _note_work_ends(self) -> None:
+        if self.works_since is not None:
+            self.longest_work = max(self.longest_work, self.world.clock.now - self.works_since)
+        self.works_since = None
 
     def stall(self) -> None:
         """Its program goes no further, though it waits for nobody."""
@@ -167,6 +192,11 @@ class Process(OsProcess):
     def wants_to_leave(self) -> bool:
         """Whether its user wants to shut down."""
         return self.leave_wished_at is not None
+
+    @property
+    def has_begun_steps(self) -> bool:
+        """Whether its program has come to a step."""
+        return self.machine.program.mark is not None
 
     @property
     def is_in_dark(self) -> bool:
@@ -221,6 +251,8 @@ class Process(OsProcess):
             case ev.Merge(tag, devices):
                 assert self.ring_end is not None
                 self.ring_end.merge(tag, devices)
+            case ev.Preempt(message):
+                self.points.take(message)
             case ev.Up():
                 self.up = (self.world.clock.now, effect)
                 self.world.unsettled.pop(self, None)

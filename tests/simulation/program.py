@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .scenario import Step
-
 if TYPE_CHECKING:
     from .process import Process
+    from .scenario import Step, Work
 
 __all__ = ["Program"]
 
@@ -21,7 +20,7 @@ class Program:
         think: the longest that a client waits before it shuts down.
         stayers: the clients that never do.
         stallers: the clients that hang instead of going through the steps.
-        reports: whether it says how far it is.
+        work: what those that report their progress do meanwhile; `None` where none reports any.
     """
 
     def __init__(
@@ -30,24 +29,48 @@ class Program:
         think: float,
         stayers: tuple[int, ...] = (),
         stallers: tuple[int, ...] = (),
-        *,
-        reports: bool = False,
+        work: Work | None = None,
     ) -> None:
         self._steps = steps
         self._think = think
         self._stayers = stayers
         self._stallers = stallers
-        self._reports = reports
+        self._work = work
 
     def prepare(self, process: Process) -> None:
         """Let a process run this once it is up."""
-        process.on_up = partial(self._after, 0)
+        process.on_up = self._begin
         process.on_barrier = lambda process, done: self._after(done.ticket, process)
 
+    def _begin(self, process: Process) -> None:
+        first = 0.0 if self._work is None else self._work.first.get(process.client_id, 0.0)
+        process.later(first, self._after, 0, process)
+
     def _after(self, number: int, process: Process) -> None:
+        if process.is_over:
+            return None
+        if self._work is None:
+            return self._go_on(number, process)
+        seconds = self._work.toil.get(process.client_id, 0.0)
+        return self._lap(process, process.world.clock.now + seconds, partial(self._go_on, number, process))
+
+    def _lap(self, process: Process, until: float, then: partial[None]) -> None:
+        """Come to one step after the other until a time."""
+        assert self._work is not None
+        process.report_progress(process.next_step())
+        is_done = process.world.clock.now >= until
+        more = then if is_done else partial(process.later, self._work.lap, self._unless_over, process, until, then)
+        if self._work.has_points:
+            process.points.reach(process.last_step, more)
+        else:
+            more()
+
+    def _unless_over(self, process: Process, until: float, then: partial[None]) -> None:
+        if not process.is_over:
+            self._lap(process, until, then)
+
+    def _go_on(self, number: int, process: Process) -> None:
         rng = process.world.rng
-        if self._reports:
-            process.report_progress(number)
         if process.client_id in self._stallers:
             process.stall()
         elif number < len(self._steps):

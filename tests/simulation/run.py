@@ -81,8 +81,7 @@ def _outcome(process: Process) -> str:
 
 def _live_through_faults(world: World, scenario: Scenario) -> None:
     world.stall_timeout = scenario.stall_timeout
-    reports = scenario.stall_timeout is not None
-    program = Program(scenario.steps, scenario.think, scenario.stayers, scenario.stallers, reports=reports)
+    program = Program(scenario.steps, scenario.think, scenario.stayers, scenario.stallers, scenario.work)
     world.prepare = partial(_prepare, program, scenario)
     world.garblers.update(scenario.garblers)
     if scenario.has_disputed_cores:

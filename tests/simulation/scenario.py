@@ -11,7 +11,7 @@ from . import faults
 from .faults import Fault
 from .network import EVER, LAN, Latency
 
-__all__ = ["KINDS", "BackendTrouble", "Moment", "Planned", "Scenario", "Step", "draw"]
+__all__ = ["KINDS", "BackendTrouble", "Moment", "Planned", "Scenario", "Step", "Work", "draw"]
 
 _LATENCIES = (
     LAN,
@@ -59,6 +59,23 @@ class Step:
     timeout: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What programs that report their progress do before each step of theirs; the others wait for them meanwhile.
+
+    Attributes:
+        lap: seconds from one report to the next.
+        toil: for how long some clients go on, in seconds.
+        first: how long some take to their first report, in seconds.
+        has_points: whether they come to preemption points.
+    """
+
+    lap: float
+    toil: dict[int, float] = field(default_factory=dict)
+    first: dict[int, float] = field(default_factory=dict)
+    has_points: bool = False
+
+
 @dataclass(slots=True)
 class Scenario:
     """All of one run; durations in seconds.
@@ -69,6 +86,7 @@ class Scenario:
         late: those that start late, and when.
         stayers: those that never shut down on their own.
         stallers: those whose program hangs once they are up, and `stall_timeout` what the coordinator makes of that.
+        work: what programs do that report their progress; `None` where they report none.
         think: the longest that a client waits before it shuts down.
     """
 
@@ -91,6 +109,7 @@ class Scenario:
     stayers: tuple[int, ...] = ()
     stallers: tuple[int, ...] = ()
     stall_timeout: float | None = None
+    work: Work | None = None
     plan: list[Planned] = field(default_factory=list)
 
     @property
@@ -106,7 +125,10 @@ class Scenario:
     @property
     def horizon(self) -> float:
         """Return when all must be over, generously."""
-        steps = sum(step.think + (step.timeout or 0.0) for step in self.steps)
+        work = Work(0.0) if self.work is None else self.work
+        toil = max([0.0, *work.toil.values()]) + work.lap
+        steps = (len(self.steps) + 1) * toil + max([0.0, *work.first.values()])
+        steps += sum(step.think + (step.timeout or 0.0) for step in self.steps)
         late = max(self.late.values(), default=0.0)
         life = self.spread + late + 3 * self.initialization_timeout + steps + self.think + self.shutdown_timeout
         return life + 8 * self.heartbeat_timeout + 30.0
@@ -152,13 +174,19 @@ class _Draw:
         self.scenario.think = rng.choice([0.0, 0.1, 1.0, 0.5 * timeout, 1.5 * timeout])
         if rng.random() < 0.08 and self.num_clients > 3:
             self.scenario.stayers = self._clients(rng.choice([1, 1, 3]))
-        if rng.random() < 0.1:
-            self._draw_stall_timeout()
+        if rng.random() < 0.2:
+            self._draw_work()
 
-    def _draw_stall_timeout(self) -> None:
-        """Longer than any client thinks."""
+    def _draw_work(self) -> None:
+        """A stall timeout longer than any client thinks, and some that the others wait for, longer than that."""
+        rng = self.rng
         longest = max([self.scenario.think, *(step.think for step in self.scenario.steps)])
-        self.scenario.stall_timeout = 1.1 * longest + self.rng.uniform(0.5, self.scenario.heartbeat_timeout)
+        timeout = self.scenario.stall_timeout = 1.1 * longest + rng.uniform(0.5, self.scenario.heartbeat_timeout)
+        toil, first = (
+            {client: timeout * rng.uniform(0.5, 2.5) for client in self._clients(rng.choice([0, 1, 1, 2]))}
+            for _ in range(2)
+        )
+        self.scenario.work = Work(timeout * rng.choice([0.1, 0.4]), toil, first, rng.random() < 0.6)
 
     # Whom, when, for how long.
 
@@ -239,6 +267,15 @@ class _Draw:
     def sicken(self) -> None:
         self.plan(faults.Sicken(self._client()))
 
+    def preempt(self) -> None:
+        if self.scenario.work is None or not self.scenario.work.has_points:
+            self._draw_work()
+        moment = None
+        if self.rng.random() < 0.7:
+            phase = self.rng.choice([Phase.READY, Phase.READY, Phase.LEAVING])
+            moment = Moment(phase, self._client(), self.rng.choice([0.0, 0.01, 1.0, 5.0]))
+        self.plan(faults.Preempt(self._client(), self.rng.choice([0.0, 0.0, 10.0])), moment)
+
     def backend(self) -> None:
         rng, timeout = self.rng, self.scenario.initialization_timeout
         seconds = rng.choice([0.0, 0.01, 0.5, 0.9 * timeout, None])
@@ -253,7 +290,7 @@ class _Draw:
         self.scenario.late[self._client()] = share * self.scenario.initialization_timeout
 
     def stall(self) -> None:
-        self._draw_stall_timeout()
+        self._draw_work()
         self.scenario.stallers = self._clients(self.rng.choice([1, 1, 2]))
 
     def garble(self) -> None:
@@ -274,6 +311,7 @@ _DRAWS = {
     "Restart": (_Draw.restart, 8),
     "Abort": (_Draw.abort, 6),
     "Sicken": (_Draw.sicken, 2),
+    "Preempt": (_Draw.preempt, 5),
     "Backend": (_Draw.backend, 7),
     "Missing": (_Draw.missing, 3),
     "Late": (_Draw.late, 3),

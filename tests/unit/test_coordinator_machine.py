@@ -9,6 +9,7 @@ import pytest
 
 from bringup.runtime.machines import events as ev
 from bringup.runtime.machines.coordinator import CoordinatorConfig, CoordinatorMachine
+from bringup.runtime.machines.steps import Steps
 from bringup.transport.messages import (
     PROTOCOL_VERSION,
     ClientMessage,
@@ -338,14 +339,48 @@ def test_a_stall_is_a_failure_of_who_is_furthest_behind_where_it_is_asked_for() 
     machine = CoordinatorMachine(dataclasses.replace(CONFIG, stall_timeout=60.0))
     for client_id in range(N):
         say(machine, client_id, register(client_id))
-    for client_id, (step, is_waiting) in enumerate(((42, True), (41, False), (42, False))):
-        say(machine, client_id, dataclasses.replace(BEAT, step=step, step_age=59.0, is_waiting=is_waiting))
-    assert (
-        answers(say(machine, 0, dataclasses.replace(BEAT, step=42, step_age=61.0, is_waiting=True), 2.0), Verdict) == []
-    )
-    found = verdict(say(machine, 2, dataclasses.replace(BEAT, step=42, step_age=61.0), 2.0))
+    for client_id, (step, busy) in enumerate(((42, 0.0), (41, 59.0), (42, 59.0))):
+        said = say(machine, client_id, dataclasses.replace(BEAT, step=step, step_age=59.0, busy=busy))
+        assert answers(said, Verdict) == []
+    assert answers(say(machine, 0, dataclasses.replace(BEAT, step=42, step_age=61.0), 2.0), Verdict) == []
+    found = verdict(say(machine, 1, dataclasses.replace(BEAT, step=41, step_age=61.0, busy=61.0), 2.0))
     assert found.client_id == 1
     assert found.cause == "no progress for 61.0 s (stall_timeout=60 s): it is at step 41, 1 behind client 0"
+
+
+def test_of_several_that_have_stalled_the_one_furthest_behind_is_named() -> None:
+    steps = Steps(stall_timeout=60.0)
+    steps.note(1, dataclasses.replace(BEAT, step=41, step_age=59.0, busy=60.0), 0.0)
+    steps.note(2, dataclasses.replace(BEAT, step=42, step_age=59.0, busy=60.0), 0.0)
+    found = steps.stalled(2)
+    assert found is not None
+    assert found[0] == 1
+    steps.leaves(1)
+    found = steps.stalled(2)
+    assert found is not None
+    assert found[0] == 2
+
+
+def test_what_a_client_may_have_done_since_it_last_spoke_is_not_held_against_it() -> None:
+    """Client 1 waited when it last spoke; what it said since is on its way."""
+    machine = CoordinatorMachine(dataclasses.replace(CONFIG, stall_timeout=3.0))
+    for client_id in range(N):
+        say(machine, client_id, register(client_id))
+    say(machine, 1, dataclasses.replace(BEAT, step=0, step_age=2.0, busy=2.0), 0.0)
+    assert verdict(say(machine, 2, dataclasses.replace(BEAT, step=4, step_age=3.0, busy=3.0), 5.0)).client_id == 2
+
+
+def test_a_client_that_is_leaving_has_not_stalled() -> None:
+    machine = CoordinatorMachine(dataclasses.replace(CONFIG, stall_timeout=3.0))
+    for client_id in range(N):
+        say(machine, client_id, register(client_id))
+    for client_id in range(N):
+        say(machine, client_id, ready())
+    for client_id in (1, 2):
+        say(machine, client_id, dataclasses.replace(BEAT, step=client_id, step_age=2.0, busy=2.0), 1.0)
+    say(machine, 1, Leave(30.0), 1.0)
+    found = verdict(say(machine, 2, dataclasses.replace(BEAT, step=2, step_age=5.0, busy=5.0), 4.0))
+    assert found.client_id == 2
 
 
 def test_the_silent_are_named_with_the_step_they_were_at() -> None:

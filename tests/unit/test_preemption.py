@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import defaultdict, deque
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bringup.runtime.drivers.preemption import Preemption
 from bringup.runtime.machines.preemption import NO_STEP, PointAnswered, PreemptionAgreement, PreemptionPoint
 from bringup.transport.messages import PointSet, PreemptionNotice, StepAsked, StepTold
 
@@ -370,3 +373,32 @@ def settle(job: Job) -> None:
         job.let_pass(due - job.now)
         job.deliver_all()
     check(job)
+
+
+def test_a_call_that_is_held_waits_for_the_others_until_it_is_answered_or_given_up() -> None:
+    """A program that is held has not stalled."""
+    waits = 0
+
+    @contextlib.contextmanager
+    def waiting() -> Iterator[None]:
+        nonlocal waits
+        waits += 1
+        yield
+        waits -= 1
+
+    sent: list[object] = []
+    preemption = Preemption(1, sent.append, waiting)
+    assert preemption.reached(1) is False
+    preemption.take(StepAsked(1))
+    assert sent == [StepTold(1, 1)]
+    held = preemption.reached(2)
+    assert not isinstance(held, bool)
+    assert waits == 1
+    preemption.take(PointSet(1, 2, SIGTERM))
+    assert (held.result(0), waits) == (True, 0)
+    preemption.take(StepAsked(2))
+    held = preemption.reached(3)
+    assert not isinstance(held, bool)
+    assert waits == 1
+    assert held.cancel()
+    assert waits == 0

@@ -100,22 +100,22 @@ class Goodbye(_message.Message):
     def __init__(self, phase: _Optional[str] = ..., error: _Optional[str] = ..., cause: _Optional[str] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ["health", "healthy", "is_waiting", "phase", "sequence", "step", "step_age"]
+    __slots__ = ["busy", "health", "healthy", "phase", "sequence", "step", "step_age"]
+    BUSY_FIELD_NUMBER: _ClassVar[int]
     HEALTHY_FIELD_NUMBER: _ClassVar[int]
     HEALTH_FIELD_NUMBER: _ClassVar[int]
-    IS_WAITING_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     STEP_AGE_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
+    busy: float
     health: str
     healthy: bool
-    is_waiting: bool
     phase: str
     sequence: int
     step: int
     step_age: float
-    def __init__(self, sequence: _Optional[int] = ..., phase: _Optional[str] = ..., healthy: bool = ..., health: _Optional[str] = ..., step: _Optional[int] = ..., step_age: _Optional[float] = ..., is_waiting: bool = ...) -> None: ...
+    def __init__(self, sequence: _Optional[int] = ..., phase: _Optional[str] = ..., healthy: bool = ..., health: _Optional[str] = ..., step: _Optional[int] = ..., step_age: _Optional[float] = ..., busy: _Optional[float] = ...) -> None: ...
 
 class HeartbeatAck(_message.Message):
     __slots__ = ["missing", "overdue", "sequence", "steps", "updates"]

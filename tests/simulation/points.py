@@ -1,0 +1,70 @@
+"""One process's part in the agreement on a preemption point, as its driver does it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from bringup.runtime.machines import events as ev
+from bringup.runtime.machines.preemption import FromPoint, PointAnswered, PreemptionPoint
+from bringup.transport.messages import PointSet, StepAsked
+
+from . import bounds
+
+if TYPE_CHECKING:
+    from .process import Process
+
+__all__ = ["Points"]
+
+
+class Points:
+    """Calls of `reached_preemption_point`, and notices.
+
+    Attributes:
+        is_held: whether a call waits for the others.
+    """
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._machine = PreemptionPoint(process.client_id)
+        self._tickets = itertools.count(1)
+        self._held: dict[int, tuple[int, Callable[[], None]]] = {}
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a call waits for the others."""
+        return bool(self._held)
+
+    def reach(self, step: int, then: Callable[[], None]) -> None:
+        """Let the program come to `step`, and do `then` once it is told whether that is the one."""
+        process, ticket = self._process, next(self._tickets)
+        self._held[ticket] = (step, then)
+        process.wait_begins()
+        self._carry_out(self._machine.reached(ticket, step))
+        if ticket in self._held:
+            bounds.point_was_reached(process, lambda: ticket not in self._held)
+
+    def announce(self, deadline_in: float) -> None:
+        """Give notice that this client is to be taken."""
+        self._carry_out(list(self._machine.announce(deadline_in, "it received SIGTERM")))
+
+    def take(self, message: StepAsked | PointSet) -> None:
+        """Take in what the coordinator says."""
+        is_asked = isinstance(message, StepAsked)
+        self._carry_out(self._machine.asked(message) if is_asked else self._machine.point_set(message))
+
+    def _carry_out(self, effects: FromPoint) -> None:
+        process = self._process
+        for effect in effects:
+            if process.is_over:
+                return
+            if isinstance(effect, PointAnswered):
+                step, then = self._held.pop(effect.ticket)
+                process.wait_ends()
+                assert process.job is not None
+                told = process.job.points.setdefault(step, effect.is_reached)
+                assert told is effect.is_reached, f"{process.name} is told otherwise at step {step} than another"
+                process.later(0.0, then)
+            else:
+                process.tell_peer(ev.WishPreemption(effect))
