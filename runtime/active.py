@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 
 from ..errors import AlreadyInitializedError, NotInitializedError
 
-__all__ = ["Occupant", "Slot"]
+__all__ = ["Occupant", "Slot", "forked_from"]
 
 
 class Occupant(Protocol):
@@ -22,6 +22,18 @@ class Occupant(Protocol):
     def describe(self) -> str:
         """Return who it is, for errors."""
         ...
+
+    def forked(self) -> None:
+        """Called in a process that was forked from the occupant's."""
+        ...
+
+
+def forked_from(pid: int) -> str:
+    """Return what a child is told that was forked from the process of a client."""
+    return (
+        f"this process was forked from process {pid}, and has no part in its job: "
+        "start clients as processes of their own"
+    )
 
 
 OccupantT = TypeVar("OccupantT", bound=Occupant)
@@ -56,6 +68,12 @@ class Slot(Generic[OccupantT]):
             if self._occupant is occupant:
                 self._occupant = None
 
+    def forked(self) -> None:
+        """Called in a forked child, where nobody else runs; whoever held the lock in the parent will not release it."""
+        self._lock = threading.Lock()
+        if self._occupant is not None:
+            self._occupant.forked()
+
     def get(self) -> OccupantT | None:
         """Return the active one, or `None`."""
         with self._lock:
@@ -68,6 +86,8 @@ class Slot(Generic[OccupantT]):
             NotInitializedError: there is none.
         """
         occupant = self.get()
+        if occupant is None and self._occupant is not None:
+            raise NotInitializedError(forked_from(self._owner_pid))
         if occupant is None:
             raise NotInitializedError("this process has no active system: call bringup.initialize() first")
         return occupant

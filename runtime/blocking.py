@@ -148,6 +148,8 @@ class SyncSystem(SystemFacts):
 
     def wait_failed(self) -> PeerFailedError:
         """See `System.wait_failed`."""
+        if self._client.is_forked:
+            raise self._client.end()
         self._client.finish_blocking()
         error = self._client.failed.value
         if isinstance(error, PeerFailedError):

@@ -19,8 +19,9 @@ from ..devices.registry import known_type
 from ..devices.thread import BackendThread
 from ..errors import BringupError, NotInitializedError
 from ..transport.addresses import Address
+from ..transport.forks import SOCKETS
 from ..transport.ports import Network
-from .active import Slot
+from .active import Slot, forked_from
 from .configuration.plan import Plan
 from .descriptors import check_descriptors
 from .drivers.coordinator import CoordinatorDriver
@@ -181,6 +182,10 @@ class Client:
         if cancelled is not None:
             raise cancelled
 
+    def forked(self) -> None:
+        """See `Occupant.forked`."""
+        SOCKETS.let_go()
+
     def finish_blocking(self) -> None:
         """Block until it has ended and nothing of it is left."""
         if self.is_forked:
@@ -217,10 +222,7 @@ class Client:
     def end(self) -> BaseException:
         """Return a fresh exception that says why it ended."""
         if self.is_forked:
-            return NotInitializedError(
-                f"this process was forked from process {self._pid}, and has no part in its job: "
-                "start clients as processes of their own"
-            )
+            return NotInitializedError(forked_from(self._pid))
         error = self.failed.value
         return NotInitializedError("the system was shut down") if error is None else fresh(error)
 
@@ -264,6 +266,7 @@ class Client:
             _log.critical("the runtime of client %d failed", self.job.client_id, exc_info=failure)
             self.failed.set(BringupError(f"internal error in the runtime of client {self.job.client_id}: {failure!r}"))
         self._end_calls()
+        SOCKETS.clear()
         if self.settled.value is None:
             ACTIVE.release(self)
         self.settled.set(None)
@@ -337,6 +340,7 @@ class Client:
     def _make_network(self) -> Network:
         from ..transport.network import GrpcNetwork
 
+        SOCKETS.use_network()
         own, options = self.job.own_address, self.plan.options
         return GrpcNetwork(
             own=Address.parse(own) if own is not None else None,
@@ -381,3 +385,5 @@ class Client:
 
 ACTIVE: Slot[Client] = Slot()
 """The client of this process."""
+
+os.register_at_fork(after_in_child=ACTIVE.forked)

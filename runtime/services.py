@@ -13,6 +13,7 @@ from typing import cast
 from .. import errors
 from ..errors import BarrierTimeoutError, BringupError, ConfigurationError, NotInitializedError
 from ..transport.service_messages import ClientIds, EnterBarrier, Refusal, ServiceReply, ServiceRequest
+from .active import forked_from
 from .arguments import client_set, timeout_of
 from .drivers.service_channel import ServiceCalls, Way
 from .machines.ids import pack_ids, unpack_ids
@@ -77,10 +78,7 @@ class ServiceClient:
 
     def _check_process(self) -> None:
         if os.getpid() != self._pid:
-            raise NotInitializedError(
-                f"this process was forked from process {self._pid}, and has no part in its job: "
-                "start clients as processes of their own"
-            )
+            raise NotInitializedError(forked_from(self._pid))
 
     def _forget_closed_loops(self) -> None:
         for loop in [loop for loop in self._departures if loop.is_closed()]:

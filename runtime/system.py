@@ -157,6 +157,8 @@ class System(SystemFacts):
         Raises:
             NotInitializedError: the system was shut down instead.
         """
+        if self._client.is_forked:
+            raise self._client.end()
         failed = asyncio.ensure_future(self._client.failed.wait())
         finished = asyncio.ensure_future(self._client.wait_over())
         try:

@@ -39,7 +39,7 @@ class SystemFacts:
     @property
     def device_type(self) -> str:
         """The type of the devices: `CPU`, `GPU`, `TPU`, `SIM`, ..."""
-        return self._peer.device_type
+        return self._first_peer.device_type
 
     @property
     def client_id(self) -> int:
@@ -191,6 +191,8 @@ class SystemFacts:
     @property
     def failure(self) -> PeerFailedError | None:
         """What ended the job, or `None`."""
+        if self._client.is_forked:
+            raise self._client.end()
         error = self._client.failed.value
         return error if isinstance(error, PeerFailedError) else None
 
@@ -201,10 +203,22 @@ class SystemFacts:
         Starts and durations are in seconds since that client called `initialize()`.
         """
         slowest = (span for span in self._up.slowest if span.client_id != self.client_id)
-        return self._peer.machine.timeline.spans() + tuple(slowest)
+        return self._first_peer.machine.timeline.spans() + tuple(slowest)
 
     @property
     def _peer(self) -> CoordinationPeer:
+        """This process's part in the job.
+
+        Raises:
+            NotInitializedError: it has none: it was forked from the client.
+        """
+        if self._client.is_forked:
+            raise self._client.end()
+        return self._first_peer
+
+    @property
+    def _first_peer(self) -> CoordinationPeer:
+        """The same, for what stays as it was when the job came up, in a forked child, too."""
         assert self._client.peer is not None
         return self._client.peer
 

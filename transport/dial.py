@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .addresses import Address
+from .forks import SOCKETS
 
 __all__ = ["Endpoint", "connect_patiently", "describe", "lookup", "open_socket", "retry_delay"]
 
@@ -150,6 +151,7 @@ async def open_socket(endpoint: Endpoint) -> socket.socket:
     sock = socket.socket(endpoint.family, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
+        SOCKETS.dialled(endpoint.host, endpoint.port)
         async with asyncio.timeout(_CONNECT_TIMEOUT):
             await _connected(sock, sock.connect_ex((endpoint.host, endpoint.port)))
     except BaseException:

@@ -14,6 +14,7 @@ from pathlib import Path
 from ..errors import ConfigurationError
 from .addresses import Address
 from .dial import Endpoint
+from .forks import SOCKETS
 
 __all__ = ["bind_all", "bind_hosts", "check_free", "free_ports"]
 
@@ -108,6 +109,7 @@ def _bind_all(hosts: list[str], port: int, purpose: str) -> list[socket.socket]:
         sock = socket.socket(endpoint.family, socket.SOCK_STREAM)
         try:
             _bind(sock, endpoint)
+            SOCKETS.bound(sock.getsockname()[1])
             bound.append(sock)
         except OSError as error:
             sock.close()
