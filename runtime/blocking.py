@@ -18,6 +18,7 @@ from .client import ACTIVE, Client
 from .configuration.options import OptionOverrides, Options
 from .configuration.plan import OnFailure
 from .drivers.peer import CoordinationPeer
+from .ending import add_failure_note, conclude
 from .startup import not_up, resolve_client
 from .system import System, check_out
 from .system_facts import SystemFacts
@@ -67,6 +68,7 @@ def initialize(
     incumbent = ACTIVE.get()
     if incumbent is not None and incumbent.failed.is_set:
         incumbent.finish_blocking()
+        incumbent.failure_notice.note_given()
     elif incumbent is not None and reset:
         _end(incumbent)
     client.start()
@@ -96,7 +98,7 @@ def current() -> SyncSystem:
 
 
 class SyncSystem(SystemFacts):
-    """A job that is up, seen from one client; its methods block. As a context manager it shuts down at the end."""
+    """A job that is up, seen from one client; its methods block. As a context manager it ends as a `System` does."""
 
     def all_reduce(
         self,
@@ -146,25 +148,23 @@ class SyncSystem(SystemFacts):
         answer = self._reached(step)
         return answer if isinstance(answer, bool) else answer.result()
 
-    def wait_failed(self) -> PeerFailedError:
+    def wait_failed(self) -> PeerFailedError | None:
         """See `System.wait_failed`."""
         if self._client.is_forked:
             raise self._client.end()
         self._client.finish_blocking()
-        error = self._client.failed.value
-        if isinstance(error, PeerFailedError):
-            return error
-        raise self._client.end()
+        return self._end_of_job()
 
-    def shutdown(self) -> None:
+    def shutdown(self, *, raise_on_failure: bool = True) -> None:
         """See `System.shutdown`."""
         if not self._client.is_over:
             try:
-                self._warn_of_missing(self._call(lambda peer: peer.leave()))
+                self._call(lambda peer: peer.leave())
             except BringupError:
                 pass  # it ended at the same moment
             self._client.finish_blocking()
         ACTIVE.release(self._client)
+        conclude(self._client, raise_on_failure=raise_on_failure)
 
     def __enter__(self) -> Self:
         return self
@@ -172,10 +172,13 @@ class SyncSystem(SystemFacts):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if error is None:
-            self.shutdown()
-        else:
-            _abort(self._client, error)
+        if error is not None:
+            return _abort(self._client, error)
+        try:
+            return self.shutdown()
+        except KeyboardInterrupt as interrupt:
+            _abort(self._client, interrupt)
+            raise
 
     def _run(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run on the runtime's loop what a `System` would do on its caller's."""
@@ -201,11 +204,12 @@ def _abort(client: Client, error: BaseException) -> None:
     client.abort(error)
     client.finish_blocking()
     ACTIVE.release(client)
+    add_failure_note(client, error)
 
 
 def _end(incumbent: Client) -> None:
     up = incumbent.settled.value
     if up is not None:
-        SyncSystem(incumbent, up).shutdown()
+        SyncSystem(incumbent, up).shutdown(raise_on_failure=False)
     else:
         _abort(incumbent, KeyboardInterrupt("another initialize(reset=True) replaced it"))

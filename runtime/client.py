@@ -27,6 +27,7 @@ from .descriptors import check_descriptors
 from .drivers.coordinator import CoordinatorDriver
 from .drivers.peer import CoordinationPeer
 from .drivers.service_server import ServiceServer
+from .failure_notice import FailureNotice
 from .fresh import fresh
 from .latch import Latch
 from .machines import events as ev
@@ -61,6 +62,7 @@ class Client:
         is_blocking: whether `bringup.sync` asked for it, and nobody has been told of the blocking face since.
         settled: set to what came up, or to `None` when the thread has ended without.
         failed: set to the exception that ended the job.
+        failure_notice: tells its user so.
     """
 
     def __init__(self, plan: Plan, *, is_blocking: bool = False) -> None:
@@ -70,6 +72,7 @@ class Client:
         self.settled: Latch[ev.Up | None] = Latch()
         self.failed: Latch[BaseException] = Latch()
         self.peer: CoordinationPeer | None = None
+        self.failure_notice = FailureNotice(self.job.client_id, self.failed)
         self._abort_error: BaseException | None = None
         self._thread: RuntimeThread | None = None
         self._started: Latch[None] = Latch()
@@ -269,6 +272,8 @@ class Client:
         SOCKETS.clear()
         if self.settled.value is None:
             ACTIVE.release(self)
+        else:
+            self.failure_notice.give_at_exit()
         self.settled.set(None)
         self._unhook()
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ..devices.base import CoreLocation
 from ..transport.messages import KindRun
 from .machines.core_ids import CoreTable
+from .machines.phases import Phase
 
 __all__ = ["Device", "Member", "devices_of"]
 
@@ -48,8 +49,9 @@ class Member:
         hostname: the host it runs on.
         pid: its process there.
         incarnation: 64 random bits, drawn when it started.
-        phase: the phase it last reported.
-        health: `healthy`, or what is wrong with its devices.
+        phase: the phase it last reported; `failed` where it failed, and the job with it.
+        health: `healthy`, or what is wrong with its devices, or how it failed.
+        is_healthy: whether nothing is wrong with it.
         last_heartbeat_age: seconds since the coordinator is known to have heard it; exact to a heartbeat interval.
         step: where its program last said that it is (`report_progress`); `None` where it never did. In a job of more
             than 16 clients those furthest behind are current.
@@ -62,8 +64,9 @@ class Member:
     hostname: str
     pid: int
     incarnation: int
-    phase: str
+    phase: Phase
     health: str
+    is_healthy: bool
     last_heartbeat_age: float
     step: int | None
     step_age: float | None

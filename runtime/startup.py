@@ -42,6 +42,7 @@ async def bring_up(arguments: dict[str, Any], *, reset: bool) -> System:
     incumbent = ACTIVE.get()
     if incumbent is not None and incumbent.failed.is_set:
         await incumbent.finish()
+        incumbent.failure_notice.note_given()
     elif incumbent is not None and reset:
         await _end(incumbent)
     client.start()
@@ -103,6 +104,6 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 async def _end(incumbent: Client) -> None:
     up = incumbent.settled.value
     if up is not None:
-        return await System(incumbent, up).shutdown()
+        return await System(incumbent, up).shutdown(raise_on_failure=False)
     incumbent.abort(asyncio.CancelledError("another initialize(reset=True) replaced it"))
     return await incumbent.finish()

@@ -16,6 +16,7 @@ from ..errors import BringupError, ConfigurationError, PeerFailedError
 from ..transport.service_messages import ListLive
 from .arguments import client_set
 from .client import ACTIVE
+from .ending import add_failure_note, conclude
 from .kv import KeyValueStore
 from .services import barrier_request, clients_of, name_of_set
 from .system_facts import SystemFacts
@@ -26,7 +27,8 @@ __all__ = ["System", "check_out"]
 class System(SystemFacts):
     """A job that is up, seen from one client. Its methods may be awaited on any event loop.
 
-    As an asynchronous context manager it shuts down at the end.
+    As an asynchronous context manager it shuts down at the end, and raises there what `shutdown()` does. Where the body
+    raises, that is what leaves the block, and why the job has failed, if it has, is a note of it.
     """
 
     async def all_reduce(
@@ -151,11 +153,13 @@ class System(SystemFacts):
         answer = self._reached(step)
         return answer if isinstance(answer, bool) else await asyncio.wrap_future(answer)
 
-    async def wait_failed(self) -> PeerFailedError:
-        """Wait until the job fails, and return why; cancelling is safe.
+    async def wait_failed(self) -> PeerFailedError | None:
+        """Wait until the job is over, and return why it has failed, or `None` where all have left it in order.
+
+        Cancelling is safe.
 
         Raises:
-            NotInitializedError: the system was shut down instead.
+            BringupError: this client ended it: its program raised, or was interrupted.
         """
         if self._client.is_forked:
             raise self._client.end()
@@ -166,23 +170,28 @@ class System(SystemFacts):
         finally:
             failed.cancel()
             finished.cancel()
-        error = self._client.failed.value
-        if isinstance(error, PeerFailedError):
-            return error
-        raise self._client.end()
+        return self._end_of_job()
 
-    async def shutdown(self) -> None:
+    async def shutdown(self, *, raise_on_failure: bool = True) -> None:
         """Leave the job in order: all clients meet first, for up to `shutdown_timeout`, then all go.
 
-        Clients that do not come are named in the log. Idempotent, and safe after a failure, when it returns at once.
+        Idempotent, and safe after a failure, when it waits for nothing. Nothing of the system is left in any case.
+
+        Args:
+            raise_on_failure: whether to raise where the job has failed; else that is only logged.
+
+        Raises:
+            PeerFailedError: another client has failed, or did not come to the meeting in time. So the status of a
+                program whose job has failed is not 0 by mistake.
         """
         if not self._client.is_over:
             try:
-                self._warn_of_missing(await self._client.call(lambda peer: peer.leave()))
+                await self._client.call(lambda peer: peer.leave())
             except BringupError:
                 pass  # it ended at the same moment
             await self._client.finish()
         ACTIVE.release(self._client)
+        conclude(self._client, raise_on_failure=raise_on_failure)
 
     async def __aenter__(self) -> Self:
         return self
@@ -190,13 +199,20 @@ class System(SystemFacts):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if error is None:
-            await self.shutdown()
-        else:
+        if error is not None:
             # The others may be waiting for this client in a collective: they must not wait for it to shut down.
-            self._client.abort(error)
-            await self._client.finish()
-            ACTIVE.release(self._client)
+            return await self._abort(error)
+        try:
+            return await self.shutdown()
+        except asyncio.CancelledError as cancelled:
+            await self._abort(cancelled)
+            raise
+
+    async def _abort(self, error: BaseException) -> None:
+        self._client.abort(error)
+        await self._client.finish()
+        ACTIVE.release(self._client)
+        add_failure_note(self._client, error)
 
 
 def check_out(array: npt.NDArray[Any], out: npt.NDArray[Any] | None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import logging
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ from .arguments import seconds, step_of
 from .client import Client
 from .drivers.peer import CoordinationPeer
 from .machines.events import Up
-from .machines.ids import format_ids
+from .machines.phases import Phase, phase_named
 from .records import Device, Member, devices_of
 
 if TYPE_CHECKING:
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from .topology.topology import Topology
 
 __all__ = ["SystemFacts"]
-
-_log = logging.getLogger("bringup")
 
 
 class SystemFacts:
@@ -129,7 +126,7 @@ class SystemFacts:
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """All clients of the job, as this client knows them now."""
+        """All clients of the job, as this client knows them now, or as it last knew them where the job is over."""
         machine = self._peer.machine
         now = self._peer.clock()
         members: list[Member] = []
@@ -143,8 +140,9 @@ class SystemFacts:
                     hostname=info.hostname,
                     pid=info.pid,
                     incarnation=info.incarnation,
-                    phase="ready" if update is None else str(update.phase),
+                    phase=Phase.READY if update is None else phase_named(update.phase),
                     health="healthy" if update is None or update.healthy else update.health,
+                    is_healthy=update is None or update.healthy,
                     last_heartbeat_age=machine.age_of(info.client_id, now),
                     step=step,
                     step_age=step_age,
@@ -232,14 +230,11 @@ class SystemFacts:
                 "(enable_coordination_service=False): initialize with them on"
             )
 
-    def _warn_of_missing(self, missing: tuple[int, ...]) -> None:
-        if missing:
-            _log.warning(
-                "client %d shut down without clients %s, which did not join within shutdown_timeout=%g s",
-                self.client_id,
-                format_ids(missing),
-                self._client.plan.options.shutdown_timeout,
-            )
+    def _end_of_job(self) -> PeerFailedError | None:
+        """Return what `wait_failed` does, once the job is over."""
+        if self.failure is None and (self._client.is_forked or self._client.failed.is_set):
+            raise self._client.end()
+        return self.failure
 
     def __repr__(self) -> str:
         state = f"failed: {self._client.failed.value}" if self._client.failed.is_set else self._client.phase

@@ -89,7 +89,7 @@ class _Client:
         if others:
             await asyncio.wait(others)
         if self._system is not None:
-            await self._system.shutdown()
+            await self._system.shutdown(raise_on_failure=False)
             self._system = None
         await self._limit_files(None)
 
@@ -179,6 +179,7 @@ class _Client:
                     "client_id": m.client_id,
                     "phase": m.phase,
                     "health": m.health,
+                    "is_healthy": m.is_healthy,
                     "pid": m.pid,
                     "address": m.address,
                     "last_heartbeat_age": m.last_heartbeat_age,

@@ -271,6 +271,8 @@ class CoordinationPeer:
                 self.preemption.take(message)
             case ev.Left():
                 self.left.set(effect)
+                if effect.error is not None:
+                    self._fail(effect.error)
 
     def _link_address(self, seen_from: str) -> str:
         return "" if self._listener is None else str(Address(self._advertise_host or seen_from, self._listener.port))

@@ -302,9 +302,10 @@ class Preempt:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The shutdown is over; `missing` are the clients that never joined in it."""
+    """The shutdown is over; `missing` are the clients that never joined in it, and `error` then says so."""
 
     missing: tuple[int, ...]
+    error: BringupError | None = None
 
 
 PeerEffect = StartBackend | Connect | Reconnect | Send | ConnectRing | Merge | Up | Failed | Preempt | Left

@@ -9,7 +9,15 @@ from ...errors import BringupError, PeerFailedError
 from ...transport.messages import PROTOCOL_VERSION, Formed, HeartbeatAck, MemberUpdate, Register, Verdict
 from .ids import format_ids, unpack_ids
 from .phases import Phase, furthest_behind
-from .verdicts import RENDEZVOUS_TIMEOUT, coordinator_lost, devices_failed, name_clients, of_verdict, rendezvous_timeout
+from .verdicts import (
+    RENDEZVOUS_TIMEOUT,
+    coordinator_lost,
+    devices_failed,
+    name_clients,
+    not_joined,
+    of_verdict,
+    rendezvous_timeout,
+)
 
 __all__ = ["COORDINATOR", "Knowledge", "PeerConfig"]
 
@@ -82,6 +90,7 @@ class Knowledge:
         self._least_phase = Phase.RENDEZVOUS
         self._overdue: dict[int, float] = {}
         self._steps: dict[int, tuple[int, float]] = {}
+        self._failed: dict[int, str] = {}
 
     def acknowledge(self, ack: HeartbeatAck, now: float) -> None:
         """Take in an answer of the coordinator."""
@@ -107,9 +116,24 @@ class Knowledge:
             return self._config.addresses[client_id]
         return self._config.coordinator_address if client_id == COORDINATOR else ""
 
-    def update_of(self, client_id: int) -> MemberUpdate | None:
-        """Return what the coordinator last said of a client, if it said anything."""
-        return self._updates.get(client_id)
+    def end(self, error: BaseException | None) -> None:
+        """Note how the job ended: with an error, or by all leaving it in order."""
+        if error is None:
+            self._updates = {}
+            self._least_phase = Phase.CLOSED
+        elif isinstance(error, PeerFailedError):
+            if error.client_id is not None:
+                self._failed[error.client_id] = error.cause
+        else:
+            self._failed[self._config.client_id] = f"{type(error).__name__}: {error}"
+
+    def update_of(self, client_id: int, said: MemberUpdate | None = None) -> MemberUpdate | None:
+        """Return what is known of a client, if anything is: `said`, or what the coordinator last said; or its end."""
+        update = said or self._updates.get(client_id)
+        if (cause := self._failed.get(client_id)) is not None:
+            return MemberUpdate(client_id, Phase.FAILED, False, cause, 0 if update is None else update.reconnects)
+        is_over = update is None and self._least_phase is Phase.CLOSED
+        return MemberUpdate(client_id, Phase.CLOSED, True, "") if is_over else update
 
     def age_of(self, client_id: int, now: float) -> float:
         """Return the seconds since a client is known to have been heard by the coordinator."""
@@ -155,7 +179,17 @@ class Knowledge:
         """Return the error that the coordinator's verdict is."""
         if verdict.error == RENDEZVOUS_TIMEOUT:
             return self._rendezvous_timeout(self._with_addresses(unpack_ids(verdict.missing)), verdict.cause)
+        self._failed = dict.fromkeys(unpack_ids(verdict.also), f"it failed with client {verdict.client_id}")
         return of_verdict(verdict)
+
+    def not_joined(self, missing: tuple[int, ...]) -> BringupError:
+        """Return the error for a shutdown that some, which are there, did not join in time."""
+        assert self.formed is not None
+        ids, own = list(unpack_ids(missing)), self._config
+        update = self._updates.get(ids[0])
+        phase = Phase.READY if update is None else update.phase
+        first = self.formed.members[ids[0]]
+        return not_joined(own.client_id, own.shutdown_timeout, self._with_addresses(ids), first, phase)
 
     def coordinator_lost(self, own_phase: Phase, cause: str) -> BringupError:
         """Return the error for a coordinator that went without a word."""

@@ -89,6 +89,7 @@ class PeerMachine:
         self._suspected: tuple[float, int, str] | None = None
         self._held: tuple[float, BringupError] | None = None
         self._leave_deadline: float | None = None
+        self._last_phase: Phase | None = None
 
     # Transitions.
 
@@ -176,8 +177,7 @@ class PeerMachine:
             case StepAsked() | PointSet():
                 return [ev.Preempt(message)]
             case Dismissed(missing) if self._state is PeerState.LEAVING:
-                self._state = PeerState.CLOSED
-                return [ev.Left(tuple(unpack_ids(missing)))]
+                return self._on_dismissed(missing)
         return []
 
     def wake(self, now: float) -> Effects:
@@ -227,7 +227,8 @@ class PeerMachine:
     def update_of(self, client_id: int) -> MemberUpdate | None:
         """Return the last known phase, health and reconnections of a client, where the coordinator has said any."""
         if client_id == self.config.client_id:
-            return MemberUpdate(client_id, self.phase, *self._health, self._reconnects)
+            own = MemberUpdate(client_id, self._last_phase or self.phase, *self._health, self._reconnects)
+            return self._knowledge.update_of(client_id, own)
         return self._knowledge.update_of(client_id)
 
     def step_of(self, client_id: int, now: float) -> tuple[int, float] | None:
@@ -302,6 +303,11 @@ class PeerMachine:
         self._leave_deadline = now + self.config.shutdown_timeout + _GRACE
         return [ev.Send(Leave(self.config.shutdown_timeout))]
 
+    def _on_dismissed(self, missing: tuple[int, ...]) -> Effects:
+        error = self._knowledge.not_joined(missing) if missing else None
+        self._end(error)
+        return [ev.Left(tuple(unpack_ids(missing)), error)]
+
     def _on_session_lost(self, reason: str) -> Effects:
         if self._state is PeerState.REGISTERING:
             self._state = PeerState.CONNECTING
@@ -337,8 +343,13 @@ class PeerMachine:
         return told + self._close(error)
 
     def _close(self, error: BaseException) -> Effects:
-        self._state = PeerState.CLOSED
+        self._end(error)
         return [ev.Failed(error)]
+
+    def _end(self, error: BaseException | None) -> None:
+        self._last_phase = self.phase if error is not None else Phase.CLOSED
+        self._knowledge.end(error)
+        self._state = PeerState.CLOSED
 
     # Helpers.
 

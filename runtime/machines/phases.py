@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ...transport.messages import Span
 
-__all__ = ["Phase", "Progress", "Timeline", "furthest_behind", "slowest"]
+__all__ = ["Phase", "Progress", "Timeline", "furthest_behind", "phase_named", "slowest"]
 
 
 class Phase(enum.StrEnum):
@@ -23,6 +23,7 @@ class Phase(enum.StrEnum):
     READY = "ready"
     LEAVING = "leaving"
     CLOSED = "closed"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,11 @@ class Timeline:
     def elapsed(self, now: float) -> float:
         """Return the seconds since the beginning."""
         return now - self._began
+
+
+def phase_named(name: str) -> Phase:
+    """Return the phase of a name that another client gave; of one that there is not, that it is up."""
+    return Phase(name) if name in Phase._value2member_map_ else Phase.READY
 
 
 def furthest_behind(phase_of: Mapping[int, str]) -> dict[int, str]:

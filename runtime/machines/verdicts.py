@@ -11,7 +11,7 @@ from ...errors import (
     RendezvousTimeoutError,
     TopologyError,
 )
-from ...transport.messages import Refused, Verdict
+from ...transport.messages import MemberInfo, Refused, Verdict
 from .ids import format_ids, unpack_ids
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "devices_failed",
     "goodbye_cause",
     "name_clients",
+    "not_joined",
     "of_refusal",
     "of_verdict",
     "rendezvous_timeout",
@@ -119,6 +120,31 @@ def rendezvous_timeout(
         f"{text}. Present: clients {format_ids(present)}. {_ADVICE_SLOW if came else _ADVICE_ABSENT}",
         missing=missing,
         present=present,
+    )
+
+
+def not_joined(
+    client_id: int, timeout: float, missing: dict[int, str], first: MemberInfo, phase: str
+) -> PeerFailedError:
+    """Return the exception for a shutdown that others did not join in time.
+
+    Args:
+        client_id: who shut down.
+        timeout: its `shutdown_timeout`, in seconds.
+        missing: the clients that it waited for, with their addresses.
+        first: one of them.
+        phase: what that one is known to do instead.
+    """
+    cause = f"it did not join the shutdown of client {client_id} within shutdown_timeout={timeout:g} s"
+    return PeerFailedError(
+        f"client {client_id} left the job without {name_clients(missing)}, which did not join its shutdown within "
+        f"shutdown_timeout={timeout:g} s: {_client(first.client_id, first.hostname, first.address)} is in phase "
+        f"{phase}. Look at what keeps them, or give them a longer shutdown_timeout.",
+        client_id=first.client_id,
+        address=first.address,
+        host=first.hostname,
+        phase=phase,
+        cause=cause,
     )
 
 

@@ -148,7 +148,7 @@ system.barrier("all are up")
 print("up", flush=True)
 told.wait(60)
 print("failure:", system.failure.client_id)
-system.shutdown()
+system.shutdown(raise_on_failure=False)
 """
 
 
@@ -178,7 +178,7 @@ def test_a_caller_that_holds_the_gil_for_less_than_the_timeout_is_forgiven(job: 
     job.clients[victim].call("hold_gil", seconds=1.2).value()
     check_works(job)
     assert [call.value() for call in job.call("shutdown")] == [None] * 3
-    assert [call.error().error for call in failed] == ["NotInitializedError"] * 3
+    assert [call.value() for call in failed] == [None] * 3
 
 
 @pytest.mark.parametrize("victim", [0, 1])

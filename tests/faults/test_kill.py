@@ -106,7 +106,9 @@ def test_killed_when_up_and_idle_while_others_wait_in_every_way(job: LocalJob, v
     for later in job.call("barrier", survivors, name="later"):
         check_died(later.error(), victim, killed_at)
     for gone in job.call("shutdown", survivors):
-        assert gone.value() is None
+        check_died(gone.error(), victim, killed_at)
+    for pardoned in job.call("shutdown", survivors, raise_on_failure=False):
+        assert pardoned.value() is None
 
 
 @pytest.mark.parametrize("victim", [0, 1])
@@ -144,13 +146,17 @@ def test_killed_in_the_middle_of_a_collective(job: LocalJob, victim: int, size: 
 
 
 @pytest.mark.parametrize("victim", [0, 1])
-def test_killed_while_shutting_down_is_no_failure(job: LocalJob, victim: int) -> None:
+def test_killed_while_shutting_down_is_no_failure_but_of_the_coordinator(job: LocalJob, victim: int) -> None:
     job.initialize(device_type="SIM")
     job.clients[victim].call("shutdown")
     job.clients[victim].call("reach", phases=["leaving"]).value()
     job.clients[victim].kill()
+    killed_at = time.monotonic()
     for call in job.call("shutdown", all_but(victim)):
-        assert call.value() is None
+        if victim == 0:
+            check_died(call.error(), victim, killed_at)
+        else:
+            assert call.value() is None
 
 
 def test_two_that_are_killed_together_are_both_named() -> None:

@@ -167,8 +167,11 @@ def test_a_client_that_never_shuts_down_is_named_and_does_not_hold_up_the_rest()
         job.initialize(device_type="SIM", shutdown_timeout=1.0)
         left = job.clients[2].call("wait_failed")
         for call in job.call("shutdown", [0, 1]):
-            assert call.value() is None
-        assert "without clients 2" in job.clients[0].log
+            told = call.error()
+            assert (told.error, told.attributes["client_id"]) == ("PeerFailedError", 2)
+            assert "left the job without client 2 (127.0.0.1:" in told.text
+            assert "did not join its shutdown within shutdown_timeout=1 s" in told.text
+        assert "without client 2" in job.clients[0].log
         failure = left.value()
     assert failure["error"] == "PeerFailedError"
     assert "did not join" in failure["text"]

@@ -55,6 +55,17 @@ def test_one_system_at_a_time() -> None:
         first.shutdown()
 
 
+def test_who_waits_for_a_failure_is_told_that_there_was_none() -> None:
+    with bringup.sync.initialize("SIM", **ONE) as system:
+        told: list[object] = []
+        watching = threading.Thread(target=lambda: told.append(system.wait_failed()))
+        watching.start()
+    watching.join(10)
+    assert told == [None]
+    assert system.wait_failed() is None
+    assert [(member.phase, member.is_healthy) for member in system.members] == [("closed", True)]
+
+
 def test_shutdown_can_be_called_again_and_from_two_threads() -> None:
     system = bringup.sync.initialize("SIM", **ONE)
     threads = [threading.Thread(target=system.shutdown) for _ in range(2)]

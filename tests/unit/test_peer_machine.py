@@ -557,8 +557,59 @@ def test_a_shutdown_waits_to_be_dismissed() -> None:
     script = up()
     assert sent(script.take(ev.WishLeave())) == [Leave(5.0)]
     assert script.take(ev.WishLeave()) == []
-    assert script.hear(Dismissed((2, 3))) == [ev.Left((2, 3))]
+    assert script.hear(Dismissed(())) == [ev.Left(())]
     assert script.machine.deadline() is None
+
+
+def test_who_does_not_come_to_a_shutdown_is_named() -> None:
+    script = leaving()
+    script.hear(HeartbeatAck(1, (), (), (MemberUpdate(2, "ready", True, ""),)), 1.0)
+    [left] = script.hear(Dismissed((2, 3)), 5.0)
+    assert isinstance(left, ev.Left)
+    assert left.missing == (2, 3)
+    assert isinstance(left.error, PeerFailedError)
+    assert (left.error.client_id, left.error.phase) == (2, "ready")
+    assert "without client 2 (h2:9000), client 3 (h3:9000)" in str(left.error)
+    assert "client 2 (node-2, h2:9000) is in phase ready" in str(left.error)
+
+
+# What is known of all once the job is over.
+
+
+def members(script: Script) -> dict[int, tuple[str, bool, str]]:
+    updates = {client_id: script.machine.update_of(client_id) for client_id in range(N)}
+    return {c: (update.phase, update.healthy, update.health) for c, update in updates.items() if update is not None}
+
+
+def test_after_a_failure_it_is_known_who_failed_and_the_own_phase_is_kept() -> None:
+    script = up()
+    verdict = Verdict("PeerFailedError", 2, "h2:9000", "node-2", "ready", "process died", (), (3, 3))
+    script.hear(verdict)
+    died, with_it = ("failed", False, "process died"), ("failed", False, "it failed with client 2")
+    assert members(script) == {1: ("ready", True, ""), 2: died, 3: with_it}
+
+
+def test_a_coordinator_that_is_lost_has_failed() -> None:
+    script = up()
+    script.take(ev.SessionLost("it broke"))
+    script.take(ev.CoordinatorGone(script.tags[ev.Reconnect], "its port refuses"))
+    assert members(script) == {
+        0: ("failed", False, "process died (its port refuses; it broke)"),
+        1: ("ready", True, ""),
+    }
+
+
+def test_a_client_that_gives_up_has_failed_itself() -> None:
+    script = up()
+    script.take(ev.Abort(ZeroDivisionError("step 12")))
+    assert members(script) == {1: ("failed", False, "ZeroDivisionError: step 12")}
+
+
+def test_after_all_have_left_none_is_ready() -> None:
+    script = leaving()
+    script.hear(HeartbeatAck(1, (), (), (MemberUpdate(2, "leaving", True, ""),)), 1.0)
+    script.hear(Dismissed(()), 2.0)
+    assert members(script) == dict.fromkeys(range(N), ("closed", True, ""))
 
 
 def test_a_shutdown_that_nobody_answers_ends_by_itself() -> None:

@@ -73,4 +73,5 @@ async def _watch(place: Place, station: Station) -> None:
 
 
 async def _fail(system: System) -> None:
-    raise await system.wait_failed()
+    if (error := await system.wait_failed()) is not None:
+        raise error
