@@ -21,6 +21,7 @@ from typing import Any
 
 from ..errors import ConfigurationError
 from ..transport.addresses import Address
+from ..transport.attempts import Trouble, TroubleKind
 from ..transport.hello import Hello, Purpose, Status
 from ..transport.ports import (
     ChannelClosedError,
@@ -28,6 +29,7 @@ from ..transport.ports import (
     DialReport,
     Link,
     LinkIdentity,
+    LinkReport,
     ProbeOutcome,
     ProbeResult,
     ServiceReceiver,
@@ -161,9 +163,9 @@ class PeerNetwork:
         listener = self._hub._listeners[self._address] = _Listener(self._hub, self._address, incarnation, welcome)
         return listener
 
-    async def connect_link(self, address: Address, own: LinkIdentity, right: LinkIdentity) -> Link:
+    async def connect_link(self, address: Address, own: LinkIdentity, right: LinkIdentity, report: LinkReport) -> Link:
         """See `Network.connect_link`."""
-        listener = await self._await_listener(address)
+        listener = await self._find_listener(address, report)
         status = listener.judge(Hello(Purpose.LINK, own, right))
         if status is not Status.ACCEPTED:
             raise ChannelClosedError(
@@ -188,6 +190,17 @@ class PeerNetwork:
         far.begin(listener.welcome(far, own))
         near.begin(receiver)
         return near
+
+    async def _find_listener(self, address: Address, report: LinkReport) -> _Listener:
+        """Return the listener on an address, however often that refuses before."""
+        last = ""
+        while True:
+            try:
+                return await self._await_listener(address)
+            except ChannelClosedError as error:
+                if last != (last := str(error)):
+                    report(Trouble(TroubleKind.REFUSED, last))
+            await self._hub._changed.wait()
 
     async def _await_listener(self, address: Address) -> _Listener:
         """Return the listener on an address once it knows whom to accept."""

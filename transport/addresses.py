@@ -144,8 +144,8 @@ def _parse_ipv6(text: str) -> str:
         raise ValueError(f"{_quoted(text)} is not an IPv6 address") from None
     if ip.scope_id is not None and not _ZONE.fullmatch(ip.scope_id):
         raise ValueError(f"{_quoted(text)} has zone {_quoted(ip.scope_id)}, which is not the name of an interface")
-    # Pythons differ in how they write a mapped address, and clients may run different ones.
-    return f"::ffff:{ip.ipv4_mapped}" if ip.ipv4_mapped and ip.scope_id is None else str(ip)
+    # The kernel binds and dials a mapped address as the IPv4 address that it is.
+    return str(ip.ipv4_mapped) if ip.ipv4_mapped and ip.scope_id is None else str(ip)
 
 
 def _parse_name(text: str) -> str:

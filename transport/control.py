@@ -9,12 +9,14 @@ from typing import Any
 
 from ..errors import ConfigurationError
 from .addresses import Address
+from .attempts import Goal, Trouble, TroubleKind
 from .codec import MESSAGE_BYTES_MAX, MalformedMessageError, decode, encode
 from .credentials import Credentials
-from .dial import Endpoint, connect_patiently, describe
+from .dial import DialError, open_any, reach
 from .grpc_settings import grpc
 from .listening import check_free
 from .messages import Message
+from .names import Endpoint, Names
 from .ports import ChannelClosedError, Connection, DialReport
 
 __all__ = ["GrpcServer", "open_connection"]
@@ -26,7 +28,6 @@ _METHOD = "Session"
 _CLIENT_MESSAGE_BYTES_MAX = 1024 * 1024
 _CLOSE_TIMEOUT = 1.0
 _HANDSHAKE_TIMEOUT = 5.0
-_REDIAL_DELAY = 0.05
 _STOP_GRACE = 0.5
 _FAILURES = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
 
@@ -210,35 +211,41 @@ def _refused(endpoint: Endpoint, error: RuntimeError) -> ConfigurationError:
 
 
 async def open_connection(
-    address: Address, credentials: Credentials, report: DialReport, *, expected: bool
+    names: Names, address: Address, credentials: Credentials, report: DialReport, *, expected: bool
 ) -> tuple[Connection, str]:
     """See `Network.connect_coordinator`.
 
     The wait for a coordinator that is not up yet is spent on plain TCP connects: gRPC's own back-off would sleep
     through its start for up to a second or more.
     """
-    while True:
-        try:
-            endpoint, seen_from = await connect_patiently(address, report, give_up_when_refused=expected)
-        except ConnectionRefusedError as error:
-            raise ChannelClosedError(f"{address}: {describe(error)}") from None
-        family = "ipv6" if ":" in endpoint.host else "ipv4"
-        channel = credentials.open_channel(f"{family}:{endpoint}", _CHANNEL_OPTIONS)
-        call: Any = channel.stream_stream(f"/{_SERVICE}/{_METHOD}")()
-        try:
-            async with asyncio.timeout(_HANDSHAKE_TIMEOUT):
-                await call.wait_for_connection()
-            return _ClientConnection(channel, call), seen_from
-        except TimeoutError:
-            report(f"it accepts connections, and says nothing within {_HANDSHAKE_TIMEOUT:g} s")
-            await _to_its_end(channel.close())
-        except _FAILURES as error:
-            report(f"whoever listens there does not speak this protocol: {_describe(error)}")
-            await _to_its_end(channel.close())
-            await asyncio.sleep(_REDIAL_DELAY)
-        except BaseException:
-            await _to_its_end(channel.close())
-            raise
+    goal = Goal.SESSION if expected else Goal.COORDINATOR
+    try:
+        return await reach(goal, lambda: _attempt(names, address, credentials), lambda trouble: report(trouble.text))
+    except DialError as error:
+        raise ChannelClosedError(f"{address}: {error}") from None
+
+
+async def _attempt(names: Names, address: Address, credentials: Credentials) -> tuple[Connection, str]:
+    sock, endpoint = await open_any(names, address)
+    with sock:
+        seen_from = str(sock.getsockname()[0])
+    family = "ipv6" if ":" in endpoint.host else "ipv4"
+    channel = credentials.open_channel(f"{family}:{endpoint}", _CHANNEL_OPTIONS)
+    call: Any = channel.stream_stream(f"/{_SERVICE}/{_METHOD}")()
+    try:
+        async with asyncio.timeout(_HANDSHAKE_TIMEOUT):
+            await call.wait_for_connection()
+    except BaseException as error:
+        await _to_its_end(channel.close())
+        if isinstance(error, TimeoutError):
+            said = f"it accepts connections, and says nothing within {_HANDSHAKE_TIMEOUT:g} s"
+            raise DialError(Trouble(TroubleKind.UNANSWERED, said)) from None
+        if isinstance(error, _FAILURES):
+            said = f"whoever listens there does not speak this protocol: {_describe(error)}"
+            raise DialError(Trouble(TroubleKind.BROKEN, said)) from None
+        raise
+    names.worked(address, endpoint)
+    return _ClientConnection(channel, call), seen_from
 
 
 async def _to_its_end(awaitable: Awaitable[Any]) -> None:

@@ -8,7 +8,18 @@ from dataclasses import dataclass
 
 from .ports import LinkIdentity
 
-__all__ = ["HELLO_BYTES", "REPLY_BYTES", "Hello", "Purpose", "Reply", "Status", "decode_hello", "decode_reply"]
+__all__ = [
+    "CONFIRMATION",
+    "HELLO_BYTES",
+    "HELLO_TIMEOUT",
+    "REPLY_BYTES",
+    "Hello",
+    "Purpose",
+    "Reply",
+    "Status",
+    "decode_hello",
+    "decode_reply",
+]
 
 _MAGIC = b"bringup\x01"
 # magic, purpose, job id, epoch, from: client id, incarnation, to: client id, incarnation
@@ -17,6 +28,12 @@ _HELLO = struct.Struct("!8sB16sQIQIQ")
 _REPLY = struct.Struct("!8sBQ")
 HELLO_BYTES = _HELLO.size
 REPLY_BYTES = _REPLY.size
+
+CONFIRMATION = b"\x01"
+"""What the neighbour says to an accepted link before anything else: the link stands on both sides then."""
+
+HELLO_TIMEOUT = 5.0
+"""Seconds that a new connection has to say who it is, and the services to answer."""
 
 
 class Purpose(enum.IntEnum):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Callable
 from typing import cast
@@ -15,6 +16,10 @@ _SPILL_BYTES_FIRST = 1024
 _SPILL_BYTES = 64 * 1024
 _SEND_SLICE_BYTES = 256 * 1024
 _PATIENCE = 10.0
+_MILLISECONDS_MAX = 2**31 - 1
+"""What the kernel's timeout holds: 24 days."""
+
+_log = logging.getLogger(__name__)
 
 
 class TcpLink(asyncio.BufferedProtocol):
@@ -48,13 +53,25 @@ class TcpLink(asyncio.BufferedProtocol):
         # What is sent is the caller's memory, which is the caller's again when `send` returns: nothing may wait here.
         self._transport.set_write_buffer_limits(high=0)
         sock: socket.socket | None = transport.get_extra_info("socket")
-        if sock is not None:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            if hasattr(socket, "TCP_USER_TIMEOUT"):
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(self._patience * 1000))
+        try:
+            if sock is not None:
+                self._configure(sock)
+        except OSError as error:
+            # Raised from here, the loop would keep a connection that nobody knows of.
+            _log.warning("a connection cannot be configured, and is given up: %s", error)
+            self._end(f"the connection cannot be configured: {error}")
+            # uvloop loses the descriptor of what is closed while it is being connected.
+            asyncio.get_running_loop().call_soon(self._transport.abort)
+            return
         if self._on_connected is not None:
             self._on_connected(self)
+
+    def _configure(self, sock: socket.socket) -> None:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            patience = min(round(self._patience * 1000), _MILLISECONDS_MAX)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, patience)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Called by the loop for where to put what it reads next."""
@@ -174,6 +191,9 @@ class TcpLink(asyncio.BufferedProtocol):
     def _check_open(self) -> None:
         if self._ended.done():
             raise ChannelClosedError(self._ended.result())
+        if self._transport is not None and self._transport.is_closing():
+            # A write has failed just now; the loop says so in its next turn.
+            raise ChannelClosedError("the connection broke")
 
     def _end(self, reason: str) -> None:
         if self._ended.done():

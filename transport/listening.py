@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import ipaddress
 import os
 import random
 import re
@@ -13,8 +12,8 @@ from pathlib import Path
 
 from ..errors import ConfigurationError
 from .addresses import Address
-from .dial import Endpoint
 from .forks import SOCKETS
+from .names import Endpoint, literal_hosts
 
 __all__ = ["bind_all", "bind_hosts", "check_free", "free_ports"]
 
@@ -32,13 +31,11 @@ def bind_hosts(bind_address: str | None, loopback: bool, own: Address | None) ->
         own: this client's address in the job, where it has one; its family decides.
     """
     if bind_address is not None:
-        return ["127.0.0.1", "::1"] if bind_address == "localhost" else [bind_address.strip("[]")]
+        return literal_hosts(Address(bind_address.strip("[]"), 1)) or [bind_address]
     if not loopback:
         is_ipv4 = own is not None and own.host.replace(".", "").isdigit()
         return ["0.0.0.0"] if is_ipv4 or not _has_ipv6() else ["::"]
-    if own is None or own.host.endswith("localhost"):
-        return ["127.0.0.1", "::1"]
-    return [str(ipaddress.ip_address(own.host))]
+    return ["127.0.0.1", "::1"] if own is None else literal_hosts(own)
 
 
 def _has_ipv6() -> bool:

@@ -21,6 +21,7 @@ __all__ = [
     "HeartbeatAck",
     "KindRun",
     "Leave",
+    "LinkDelayed",
     "MemberInfo",
     "MemberUpdate",
     "Message",
@@ -166,6 +167,15 @@ class Suspect:
 
     client_id: int
     cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkDelayed:
+    """The ring link to `client_id` cannot be opened yet; where its address refuses, its process may have died."""
+
+    client_id: int
+    cause: str
+    is_refused: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +348,7 @@ class TopologyTold:
     reason: str
 
 
-ClientMessage = Register | Heartbeat | Ready | Suspect | Leave | Goodbye | PreemptionNotice | StepTold
+ClientMessage = Register | Heartbeat | Ready | Suspect | LinkDelayed | Leave | Goodbye | PreemptionNotice | StepTold
 CoordinatorMessage = Refused | HeartbeatAck | Formed | Commit | Verdict | Dismissed | StepAsked | PointSet
 SessionMessage = Resume | Resumed | Acknowledge
 VisitorMessage = AskTopology | TopologyTold

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from . import links
 from .addresses import Address
 from .control import GrpcServer, open_connection
 from .credentials import INSECURE, Credentials
-from .links import TcpLinkListener
+from .link_listener import TcpLinkListener
+from .links import LinkDialler
 from .listening import bind_hosts
+from .names import Names
 from .ports import (
     Connection,
     DialReport,
     Link,
     LinkIdentity,
+    LinkReport,
     ProbeResult,
     ServiceLink,
     ServiceReceiver,
@@ -36,6 +38,7 @@ class GrpcNetwork:
         ring_port: where to listen for links, 0 for any free port.
         credentials: for everything that is opened and accepted.
         patience: seconds for which a link outlives a network that swallows everything.
+        names: those that were looked up.
     """
 
     own: Address | None
@@ -44,6 +47,11 @@ class GrpcNetwork:
     ring_port: int = 0
     credentials: Credentials = INSECURE
     patience: float = 10.0
+    names: Names = field(default_factory=Names)
+
+    @property
+    def _links(self) -> LinkDialler:
+        return LinkDialler(self.names, self.credentials, self.patience)
 
     async def serve_coordinator(
         self, address: Address, on_connection: Callable[[Connection], Awaitable[None]]
@@ -57,7 +65,7 @@ class GrpcNetwork:
         self, address: Address, report: DialReport, *, expected: bool = False
     ) -> tuple[Connection, str]:
         """See `Network.connect_coordinator`."""
-        return await open_connection(address, self.credentials, report, expected=expected)
+        return await open_connection(self.names, address, self.credentials, report, expected=expected)
 
     async def serve_links(self, incarnation: int, welcome: ServiceWelcome | None = None) -> TcpLinkListener:
         """See `Network.serve_links`."""
@@ -66,16 +74,16 @@ class GrpcNetwork:
         await listener.listen(hosts, self.ring_port, self.credentials.link_server)
         return listener
 
-    async def connect_link(self, address: Address, own: LinkIdentity, right: LinkIdentity) -> Link:
+    async def connect_link(self, address: Address, own: LinkIdentity, right: LinkIdentity, report: LinkReport) -> Link:
         """See `Network.connect_link`."""
-        return await links.connect_link(address, own, right, self.credentials, self.patience)
+        return await self._links.connect_link(address, own, right, report)
 
     async def connect_services(
         self, address: Address, own: LinkIdentity, host: LinkIdentity, receiver: ServiceReceiver
     ) -> ServiceLink:
         """See `Network.connect_services`."""
-        return await links.connect_services(address, own, host, receiver, self.credentials, self.patience)
+        return await self._links.connect_services(address, own, host, receiver)
 
     async def probe(self, address: Address, incarnation: int, timeout: float) -> ProbeResult:
         """See `Network.probe`."""
-        return await links.probe(address, incarnation, timeout, self.credentials)
+        return await self._links.probe(address, incarnation, timeout)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from .addresses import Address
+from .attempts import Trouble
 from .messages import Message
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Link",
     "LinkIdentity",
     "LinkListener",
+    "LinkReport",
     "Network",
     "ProbeOutcome",
     "ProbeResult",
@@ -194,6 +196,9 @@ Frame = bytes | memoryview
 DialReport = Callable[[str], None]
 """Told why the coordinator could not be reached yet, whenever the reason changes."""
 
+LinkReport = Callable[[Trouble], None]
+"""Told why the link to a neighbour could not be opened yet, whenever that changes."""
+
 
 class Network(Protocol):
     """How one peer reaches the others."""
@@ -234,11 +239,17 @@ class Network(Protocol):
         """
         ...
 
-    async def connect_link(self, address: Address, own: LinkIdentity, right: LinkIdentity) -> Link:
-        """Open the link to the right neighbour.
+    async def connect_link(self, address: Address, own: LinkIdentity, right: LinkIdentity, report: LinkReport) -> Link:
+        """Open the link to the right neighbour, trying until it works or the caller cancels.
+
+        Args:
+            address: where it listens for links.
+            own: who connects.
+            right: who is to accept.
+            report: told why not yet.
 
         Raises:
-            ChannelClosedError: it cannot be reached, or is somebody else; the text says which.
+            ChannelClosedError: whoever listens there answered, and is not `right`, or linked already; the text says so.
         """
         ...
 

@@ -23,6 +23,7 @@ from ...errors import (
     RendezvousTimeoutError,
 )
 from ...transport.addresses import Address
+from ...transport.attempts import Trouble, TroubleKind
 from ...transport.messages import PreemptionNotice, StepTold
 from ...transport.ports import ChannelClosedError, Link, LinkIdentity, LinkListener, Network, Server
 from ...transport.ring import Ring, RingBrokenError
@@ -310,8 +311,14 @@ class CoordinationPeer:
         left, right = (identity(m.client_id, m.incarnation) for m in (effect.left, effect.right))
         accepting = self._group.create_task(self._listener.accept(own, left))
         self._tasks.add(accepting)
+
+        def report(trouble: Trouble) -> None:
+            is_refused = trouble.kind is TroubleKind.REFUSED
+            self._inbox.put_nowait(ev.LinkDelayed(right.client_id, trouble.text, is_refused))
+
         try:
-            outgoing = await self._network.connect_link(Address.parse(effect.right.link_address), own, right)
+            address = Address.parse(effect.right.link_address)
+            outgoing = await self._network.connect_link(address, own, right, report)
         except ChannelClosedError as error:
             return await self._inbox.put(ev.LinkBroken(right.client_id, str(error)))
         self._outgoing = outgoing

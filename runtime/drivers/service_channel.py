@@ -9,7 +9,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Protocol, get_args
 
-from ...transport.ports import ChannelClosedError, Frame, ServiceLink, ServiceReceiver
+from ...transport.attempts import Goal
+from ...transport.dial import reach
+from ...transport.ports import Frame, ServiceLink, ServiceReceiver
 from ...transport.service_codec import MalformedServiceError, decode, encode_parts
 from ...transport.service_messages import (
     CancelCall,
@@ -271,12 +273,7 @@ class RemoteWay:
         """Dial until it works; the job's own failure detection says when there is nobody any more."""
         try:
             await asyncio.sleep(delay)
-            while True:
-                try:
-                    link = await self._connect(self)
-                    break
-                except ChannelClosedError:
-                    await asyncio.sleep(_RETRY_DELAY)
+            link = await reach(Goal.SERVICES, lambda: self._connect(self), lambda trouble: None)
         finally:
             self._connecting = None
         self._opening = link

@@ -15,6 +15,7 @@ has lasted too long is forgiven, and counted. Orderly leaving works like a barri
 from __future__ import annotations
 
 import enum
+import itertools
 from collections.abc import Iterable
 
 from ...errors import CoordinatorLostError, PeerFailedError, TopologyError
@@ -27,6 +28,7 @@ from ...transport.messages import (
     Heartbeat,
     HeartbeatAck,
     Leave,
+    LinkDelayed,
     MemberInfo,
     Overdue,
     PointSet,
@@ -123,6 +125,12 @@ class CoordinatorMachine:
             case Suspect(client_id, cause) if client_id in self._members:
                 evidence = f"its ring link with client {member.register.client_id} broke: {cause}"
                 self._suspicions.link_broke(client_id, evidence, now)
+                return self._probe_suspects(now)
+            case LinkDelayed(client_id, cause, is_refused) if client_id in self._members:
+                member.trouble = f"no link to client {client_id} yet: {cause}"
+                if is_refused:
+                    evidence = f"client {member.register.client_id} cannot open its ring link: {cause}"
+                    self._suspicions.link_refused(client_id, evidence, now)
                 return self._probe_suspects(now)
             case PreemptionNotice(_, deadline_in, reason):
                 return self._say_all(self._preemption.announce(member.register.client_id, deadline_in, reason, now))
@@ -291,8 +299,8 @@ class CoordinatorMachine:
             self._suspicions.gave_up(member.register.client_id, f"it lost the coordinator: {cause}", now)
             return []
         if error == RENDEZVOUS_TIMEOUT:
-            client_id = member.register.client_id
-            return self._fail(member, f"the patience of client {client_id} ended first", error=error)
+            text = f"the patience of client {member.register.client_id} ended first"
+            return self._fail(member, f"{text}{self._link_trouble()}", error=error)
         if error in TOLD_AS_THEY_ARE:
             return self._fail(member, cause, error=error)
         return self._fail(member, f"{error}: {cause}")
@@ -352,6 +360,10 @@ class CoordinatorMachine:
                 self._packed_missing = pack_ids(c for c in everybody if c not in self._members)
             return self._packed_missing
         return pack_ids(furthest_behind({client_id: self._members[client_id].phase for client_id in everybody}))
+
+    def _link_trouble(self) -> str:
+        troubled = ((c, m.trouble) for c, m in self._members.items() if m.trouble and m.phase == Phase.RING)
+        return "".join(f"; client {client_id}: {trouble}" for client_id, trouble in itertools.islice(troubled, 3))
 
     def _say_all(self, messages: Iterable[StepAsked | PointSet]) -> Effects:
         return [self._to_all(message) for message in messages]

@@ -42,6 +42,7 @@ __all__ = [
     "HealthChanged",
     "Left",
     "LinkBroken",
+    "LinkDelayed",
     "Merge",
     "MergeFailed",
     "Merged",
@@ -157,8 +158,17 @@ class RingConnected:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkDelayed:
+    """The link to the right neighbour cannot be opened yet; where `is_refused`, its process may have died."""
+
+    client_id: int
+    cause: str
+    is_refused: bool
+
+
+@dataclass(frozen=True, slots=True)
 class LinkBroken:
-    """The link with client `client_id` could not be made, or ended."""
+    """The link with client `client_id` was denied by its process, or ended."""
 
     client_id: int
     cause: str
@@ -212,6 +222,7 @@ PeerEvent = (
     | HealthChanged
     | RingConnected
     | LinkBroken
+    | LinkDelayed
     | Merged
     | MergeFailed
     | WishPreemption

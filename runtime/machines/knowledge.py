@@ -77,6 +77,7 @@ class Knowledge:
         formed: the members, once all have registered.
         acked_at: when the coordinator last answered.
         dial_reason: why the coordinator cannot be reached, or could not.
+        link_reason: why the link to the right neighbour cannot be opened yet.
     """
 
     def __init__(self, config: PeerConfig, now: float) -> None:
@@ -84,6 +85,7 @@ class Knowledge:
         self.formed: Formed | None = None
         self.acked_at = now
         self.dial_reason = ""
+        self.link_reason = ""
         self._is_registered = False
         self._missing: tuple[int, ...] = ()
         self._updates: dict[int, MemberUpdate] = {}
@@ -161,7 +163,8 @@ class Knowledge:
         if self._config.client_id in laggards and own_phase is Phase.DEVICES:
             kind = f"{self._config.device_type} devices" if self._config.device_type else "devices"
             return f"the {kind} of this client"
-        return f"clients {format_ids(laggards)} in phase {next(iter(laggards.values()))}"
+        text = f"clients {format_ids(laggards)} in phase {next(iter(laggards.values()))}"
+        return text + (f" ({self.link_reason})" if self.link_reason else "")
 
     # Errors.
 

@@ -12,7 +12,12 @@ __all__ = ["Member"]
 
 @dataclass(slots=True)
 class Member:
-    """A client that has registered; `session` is the connection it is reached by, or was last."""
+    """A client that has registered.
+
+    Attributes:
+        session: the connection it is reached by, or was last.
+        trouble: why its ring link could not be opened, the last time that it said so.
+    """
 
     register: Register
     session: int
@@ -22,6 +27,7 @@ class Member:
     is_leaving: bool = False
     is_connected: bool = True
     reconnects: int = 0
+    trouble: str = ""
     _update: MemberUpdate | None = None
 
     def note(self, phase: str, healthy: bool, health: str) -> bool:

@@ -29,6 +29,7 @@ from ...transport.messages import (
     Heartbeat,
     HeartbeatAck,
     Leave,
+    LinkDelayed,
     MemberUpdate,
     PointSet,
     Ready,
@@ -128,7 +129,7 @@ class PeerMachine:
                 self.timeline.leave(Phase.DEVICES, now)
                 return self._merge_when_possible(now)
             case ev.RingConnected(tag) if self._is_current(ev.ConnectRing, tag):
-                self._is_linked = True
+                self._is_linked, self._knowledge.link_reason = True, ""
                 self.timeline.leave(Phase.RING, now)
                 return self._merge_when_possible(now)
             case ev.Merged(tag, table) if self._is_current(ev.Merge, tag):
@@ -140,6 +141,9 @@ class PeerMachine:
             case ev.LinkBroken(client_id, cause) if self._state in RING_NEEDED and self._suspected is None:
                 self._suspected = (now + self._patience_with_coordinator, client_id, cause)
                 return [ev.Send(Suspect(client_id, cause))]
+            case ev.LinkDelayed(client_id, cause, is_refused) if self._state is PeerState.BRINGING_UP:
+                self._knowledge.link_reason = f"no link to client {client_id} yet: {cause}"
+                return [ev.Send(LinkDelayed(client_id, cause, is_refused))]
             case ev.HealthChanged(healthy, detail):
                 return self._on_health(healthy, detail[:_HEALTH_CHARACTERS_MAX], now)
             case ev.WishPreemption(message):

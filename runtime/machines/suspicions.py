@@ -25,6 +25,7 @@ class _Suspicion:
 
     session: str = ""
     link: str = ""
+    refusal: str = ""
     tag: Tag | None = None
     probe_due: float | None = None
     doubt_due: float | None = None
@@ -32,7 +33,7 @@ class _Suspicion:
 
     @property
     def evidence(self) -> str:
-        return self.session or self.link
+        return self.session or self.link or self.refusal
 
 
 class Suspicions:
@@ -62,12 +63,18 @@ class Suspicions:
         suspicion.link = suspicion.link or evidence
         self._probe_at(suspicion, now)
 
+    def link_refused(self, client_id: int, evidence: str, now: float) -> None:
+        """Suspect a client whose address refuses a ring link; where it lives, it is dialled again."""
+        suspicion = self._of.setdefault(client_id, _Suspicion())
+        suspicion.refusal = evidence
+        self._probe_at(suspicion, now)
+
     def session_resumed(self, client_id: int) -> None:
         """Forgive a client that has come back."""
         suspicion = self._of.get(client_id)
         if suspicion is not None:
             suspicion.session = ""
-            if not suspicion.link:
+            if not suspicion.evidence:
                 del self._of[client_id]
 
     def evidence(self, client_id: int) -> str:
@@ -92,6 +99,11 @@ class Suspicions:
             return
         suspicion.tag = None
         suspicion.detail = detail
+        if outcome not in _PROOF:
+            suspicion.refusal = ""
+            if not suspicion.evidence:
+                del self._of[client_id]
+                return
         if outcome in _PROOF:
             self._declare(client_id, f"process died ({detail}; {suspicion.evidence})", now + _VERDICT_DELAY)
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 import uvloop
@@ -17,12 +17,32 @@ from bringup.transport.ports import Link, LinkIdentity, LinkListener, Network
 
 from .proxy import Proxy
 
-__all__ = ["DEADLINE", "JOB_ID", "PLACES", "MemoryPlace", "Place", "SocketPlace", "identity", "ring_of_links", "run"]
+__all__ = [
+    "DEADLINE",
+    "JOB_ID",
+    "PLACES",
+    "MemoryPlace",
+    "Place",
+    "Serve",
+    "SocketPlace",
+    "identity",
+    "quietly",
+    "ring_of_links",
+    "run",
+]
 
 DEADLINE = 20.0
 JOB_ID = "0123456789abcdef" * 2
 
 T = TypeVar("T")
+
+
+Serve = Callable[[int], Awaitable[LinkListener]]
+"""Begins to listen for links, given an incarnation."""
+
+
+def quietly(trouble: object) -> None:
+    """Take a report, and do nothing."""
 
 
 class Place(Protocol):
@@ -48,6 +68,10 @@ class Place(Protocol):
 
     def detour(self, client_id: int) -> contextlib.AbstractAsyncContextManager[tuple[Address, Callable[[], None]]]:
         """Return an address at which one client reaches the coordinator, and what breaks its connection with it."""
+        ...
+
+    def refusing_link_address(self, client_id: int) -> contextlib.AbstractAsyncContextManager[tuple[Address, Serve]]:
+        """Return an address for links that refuses, and what begins to listen there."""
         ...
 
     def silent_listener(self) -> contextlib.AbstractAsyncContextManager[Address]:
@@ -78,6 +102,10 @@ class MemoryPlace:
         yield self.coordinator, lambda: self.hub.disconnect(f"host-{client_id}:9000", str(self.coordinator))
 
     @contextlib.asynccontextmanager
+    async def refusing_link_address(self, client_id: int) -> AsyncIterator[tuple[Address, Serve]]:
+        yield Address(f"host-{client_id}", 9000), self.peer(client_id).serve_links
+
+    @contextlib.asynccontextmanager
     async def silent_listener(self) -> AsyncIterator[Address]:
         with self.hub.cut("host-99:9000"):
             yield Address("host-99", 9000)
@@ -104,6 +132,11 @@ class SocketPlace:
     async def detour(self, client_id: int) -> AsyncIterator[tuple[Address, Callable[[], None]]]:
         async with self.entrance() as way:
             yield way
+
+    @contextlib.asynccontextmanager
+    async def refusing_link_address(self, client_id: int) -> AsyncIterator[tuple[Address, Serve]]:
+        port = free_ports(1)[0]
+        yield Address("127.0.0.1", port), GrpcNetwork(own=None, loopback=True, ring_port=port).serve_links
 
     @contextlib.asynccontextmanager
     async def silent_listener(self) -> AsyncIterator[Address]:
@@ -158,7 +191,9 @@ async def ring_of_links(place: Place, size: int) -> AsyncIterator[list[tuple[Lin
                 left, right = (own - 1) % size, (own + 1) % size
                 accepting.append(group.create_task(listeners[own].accept(identity(own), identity(left))))
                 address = place.link_address(right, listeners[right])
-                connecting.append(group.create_task(peers[own].connect_link(address, identity(own), identity(right))))
+                connecting.append(
+                    group.create_task(peers[own].connect_link(address, identity(own), identity(right), quietly))
+                )
         links += [(a.result(), c.result()) for a, c in zip(accepting, connecting, strict=True)]
         yield links
     finally:

@@ -12,9 +12,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from bringup.transport.addresses import Address
+from bringup.transport.attempts import Trouble, TroubleKind
+from bringup.transport.link import TcpLink
+from bringup.transport.network import GrpcNetwork
 from bringup.transport.ports import ChannelClosedError, Link, LinkIdentity, LinkListener, ProbeOutcome
 
-from .places import PLACES, Place, identity, ring_of_links, run
+from .places import PLACES, Place, SocketPlace, identity, quietly, ring_of_links, run
 
 MIB = 1024 * 1024
 OWN, LEFT = identity(1), identity(0)
@@ -40,6 +43,18 @@ async def linked(place: Place) -> AsyncIterator[tuple[Link, Link]]:
     """Yield the sending and the receiving end of one link."""
     async with ring_of_links(place, 2) as ends:
         yield ends[0][1], ends[1][0]
+
+
+@contextlib.asynccontextmanager
+async def dialling(place: Place, address: Address) -> AsyncIterator[asyncio.Queue[Trouble]]:
+    """Yield why the link cannot be opened yet, as long as it is dialled."""
+    troubles: asyncio.Queue[Trouble] = asyncio.Queue()
+    connecting = asyncio.create_task(place.peer(0).connect_link(address, LEFT, OWN, troubles.put_nowait))
+    try:
+        yield troubles
+    finally:
+        connecting.cancel()
+        await asyncio.wait([connecting])
 
 
 async def read(link: Link, count: int) -> bytes:
@@ -189,7 +204,7 @@ def test_neighbours_may_come_in_any_order(place: str, first: str) -> None:
                 return await listener.accept(OWN, LEFT)
 
             async def connect() -> Link:
-                return await place.peer(0).connect_link(address, LEFT, OWN)
+                return await place.peer(0).connect_link(address, LEFT, OWN, quietly)
 
             calls = [accept, connect] if first == "accept" else [connect, accept]
             earlier = asyncio.create_task(calls[0]())
@@ -219,9 +234,9 @@ def test_only_the_left_neighbour_of_this_ring_is_accepted(
         async with listening(place) as (listener, address):
             accepting = asyncio.create_task(listener.accept(OWN, LEFT))
             with pytest.raises(ChannelClosedError) as caught:
-                await place.peer(0).connect_link(address, sender, receiver)
+                await place.peer(0).connect_link(address, sender, receiver, quietly)
             assert str(address) in str(caught.value)
-            rightful = await place.peer(0).connect_link(address, LEFT, OWN)
+            rightful = await place.peer(0).connect_link(address, LEFT, OWN, quietly)
             accepted = await accepting
             await rightful.send(b"it is me")
             assert await read(accepted, 8) == b"it is me"
@@ -235,10 +250,10 @@ def test_a_second_link_of_the_same_neighbour_is_refused(place: str) -> None:
     async def test(place: Place) -> None:
         async with listening(place) as (listener, address):
             accepting = asyncio.create_task(listener.accept(OWN, LEFT))
-            first = await place.peer(0).connect_link(address, LEFT, OWN)
+            first = await place.peer(0).connect_link(address, LEFT, OWN, quietly)
             accepted = await accepting
             with pytest.raises(ChannelClosedError):
-                await place.peer(0).connect_link(address, LEFT, OWN)
+                await place.peer(0).connect_link(address, LEFT, OWN, quietly)
             await first.send(b"still here")
             assert await read(accepted, 10) == b"still here"
             first.close()
@@ -250,7 +265,7 @@ def test_a_second_link_of_the_same_neighbour_is_refused(place: str) -> None:
 def test_of_two_links_of_the_same_neighbour_at_once_one_is_refused(place: str) -> None:
     async def test(place: Place) -> None:
         async with listening(place) as (listener, address):
-            attempts = [place.peer(0).connect_link(address, LEFT, OWN) for _ in range(8)]
+            attempts = [place.peer(0).connect_link(address, LEFT, OWN, quietly) for _ in range(8)]
             connecting = asyncio.gather(*attempts, return_exceptions=True)
             await asyncio.sleep(0)
             accepted = await listener.accept(OWN, LEFT)
@@ -268,20 +283,41 @@ def test_nobody_there_is_told_at_once(place: str) -> None:
     async def test(place: Place) -> None:
         async with listening(place) as (_, address):
             pass
-        with pytest.raises(ChannelClosedError, match=r"refused"):
-            await place.peer(0).connect_link(address, LEFT, OWN)
+        async with dialling(place, address) as troubles:
+            trouble = await troubles.get()
+        assert trouble.kind is TroubleKind.REFUSED
+        assert "refused" in trouble.text
+        assert str(address) in trouble.text
 
     run(place, test)
 
 
 def test_a_neighbour_that_goes_before_it_accepts_is_told(place: str) -> None:
     async def test(place: Place) -> None:
-        async with listening(place) as (listener, address):
-            connecting = asyncio.create_task(place.peer(0).connect_link(address, LEFT, OWN))
-            await asyncio.wait([connecting], timeout=0.05)
+        async with listening(place) as (listener, address), dialling(place, address) as troubles:
+            await asyncio.sleep(0.05)
             await listener.close()
-            with pytest.raises(ChannelClosedError):
-                await connecting
+            while (await troubles.get()).kind is not TroubleKind.REFUSED:
+                pass
+
+    run(place, test)
+
+
+def test_an_address_that_refused_is_dialled_again(place: str) -> None:
+    """A refusal may be that of a host which had the address before, or of something in between."""
+
+    async def test(place: Place) -> None:
+        async with place.refusing_link_address(1) as (address, serve):
+            troubles: asyncio.Queue[Trouble] = asyncio.Queue()
+            connecting = asyncio.create_task(place.peer(0).connect_link(address, LEFT, OWN, troubles.put_nowait))
+            assert (await troubles.get()).kind is TroubleKind.REFUSED
+            listener = await serve(1001)
+            accepted, connected = await listener.accept(OWN, LEFT), await connecting
+            await connected.send(b"at last")
+            assert await read(accepted, 7) == b"at last"
+            connected.close()
+            accepted.close()
+            await listener.close()
 
     run(place, test)
 
@@ -289,11 +325,11 @@ def test_a_neighbour_that_goes_before_it_accepts_is_told(place: str) -> None:
 def test_a_neighbour_that_gives_up_does_not_count_as_linked(place: str) -> None:
     async def test(place: Place) -> None:
         async with listening(place) as (listener, address):
-            impatient = asyncio.create_task(place.peer(0).connect_link(address, LEFT, OWN))
+            impatient = asyncio.create_task(place.peer(0).connect_link(address, LEFT, OWN, quietly))
             await asyncio.wait([impatient], timeout=0.05)
             impatient.cancel()
             await asyncio.wait([impatient])
-            connecting = asyncio.create_task(place.peer(0).connect_link(address, LEFT, OWN))
+            connecting = asyncio.create_task(place.peer(0).connect_link(address, LEFT, OWN, quietly))
             await asyncio.wait([connecting], timeout=0.05)
             accepted, connected = await listener.accept(OWN, LEFT), await connecting
             await connected.send(b"yes")
@@ -339,7 +375,7 @@ def test_probes_are_answered_before_during_and_after_a_link_is_made(place: str) 
 
         async with listening(place) as (listener, address):
             await assert_alive(address)
-            connecting = asyncio.create_task(place.peer(0).connect_link(address, LEFT, OWN))
+            connecting = asyncio.create_task(place.peer(0).connect_link(address, LEFT, OWN, quietly))
             await assert_alive(address)
             accepted, connected = await listener.accept(OWN, LEFT), await connecting
             await assert_alive(address)
@@ -367,7 +403,7 @@ def test_a_connection_that_is_given_up_at_any_moment_is_closed_once(place: str, 
 
     async def test(place: Place) -> None:
         async with listening(place) as (_, address):
-            attempt = asyncio.create_task(place.peer(0).connect_link(address, LEFT, OWN))
+            attempt = asyncio.create_task(place.peer(0).connect_link(address, LEFT, OWN, quietly))
             for _ in range(turns):
                 await asyncio.sleep(0)
             attempt.cancel()
@@ -376,5 +412,40 @@ def test_a_connection_that_is_given_up_at_any_moment_is_closed_once(place: str, 
             for _ in range(10):  # in which the listener takes in what it has accepted
                 await asyncio.sleep(0)
         gc.collect()
+
+    run(place, test)
+
+
+@pytest.mark.parametrize("patience", [2e6, 3e6, 1e9 + 1.0])
+def test_patience_may_be_longer_than_the_kernel_can_hold(patience: float) -> None:
+    async def test(place: SocketPlace) -> None:
+        network = GrpcNetwork(own=None, loopback=True, patience=patience)
+        listener = await network.serve_links(1001)
+        accepting = asyncio.create_task(listener.accept(OWN, LEFT))
+        connected = await network.connect_link(place.link_address(1, listener), LEFT, OWN, quietly)
+        await connected.send(b"x")
+        accepted = await accepting
+        assert await read(accepted, 1) == b"x"
+        connected.close()
+        accepted.close()
+        await listener.close()
+
+    run("sockets", test)
+
+
+@pytest.mark.parametrize("place", ["sockets", "sockets-uvloop"])
+def test_a_connection_that_cannot_be_configured_ends(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the other side would wait for an answer to its hello, and nobody would know."""
+
+    def fail(*arguments: object) -> None:
+        raise OSError(22, "Invalid argument")
+
+    async def test(place: Place) -> None:
+        async with listening(place) as (_, address):
+            with monkeypatch.context() as patch:
+                patch.setattr(TcpLink, "_configure", fail)
+                async with dialling(place, address) as troubles:
+                    assert (await troubles.get()).kind is TroubleKind.BROKEN
+            assert (await place.peer(0).probe(address, 1001, 5.0)).outcome is ProbeOutcome.ALIVE
 
     run(place, test)

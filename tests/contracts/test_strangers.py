@@ -10,15 +10,24 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bringup.transport import links
-from bringup.transport.hello import HELLO_BYTES, Hello, Purpose
+from bringup.transport import link_listener
+from bringup.transport.attempts import Trouble
+from bringup.transport.hello import HELLO_BYTES, REPLY_BYTES, Hello, Purpose, Reply, Status, decode_reply
 from bringup.transport.ports import Connection
 
-from .places import PLACES, Place, identity, run
+from .places import PLACES, Place, identity, quietly, run
 from .test_connections import ack, connect, served
 from .test_links import LEFT, OWN, listening, read
 
 HELLO = Hello(Purpose.LINK, identity(0), identity(1)).encode()
+
+OTHER = Reply(Status.OTHER_JOB, 0)
+
+
+def stray_hello() -> bytes:
+    """Return the hello of a client of another job, which has the address of this one."""
+    return Hello(Purpose.LINK, identity(0, job_id="f" * 32), identity(1, job_id="f" * 32, incarnation=7)).encode()
+
 
 GREETINGS = {
     "random bytes": bytes(range(256)) * 4,
@@ -55,7 +64,7 @@ async def expecting(place: Place) -> AsyncIterator[int]:
     async with listening(place) as (listener, address):
         accepting = asyncio.create_task(listener.accept(OWN, LEFT))
         yield listener.port
-        connected = await place.peer(0).connect_link(address, LEFT, OWN)
+        connected = await place.peer(0).connect_link(address, LEFT, OWN, quietly)
         accepted = await accepting
         await connected.send(b"here I am")
         assert await read(accepted, 9) == b"here I am"
@@ -84,7 +93,7 @@ def test_a_stranger_that_says_something_else_is_dropped_at_once(place: str, gree
 
 
 def test_a_stranger_that_says_nothing_is_dropped_in_time(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "HELLO_TIMEOUT", 0.05)
+    monkeypatch.setattr(link_listener, "HELLO_TIMEOUT", 0.05)
 
     async def test(place: Place) -> None:
         async with expecting(place) as port, stranger(port, HELLO[:10]) as reader:
@@ -110,6 +119,78 @@ def test_a_crowd_of_idle_strangers_cannot_keep_the_neighbour_out(place: str) -> 
         async with contextlib.AsyncExitStack() as strangers, expecting(place) as port:
             for _ in range(200):
                 await strangers.enter_async_context(stranger(port, b""))
+
+    run(place, test)
+
+
+@pytest.mark.parametrize(
+    "greeting", [b"", HELLO[:10], bytes(HELLO_BYTES), stray_hello()], ids=["idle", "half", "garbage", "stray"]
+)
+@pytest.mark.parametrize("order", ["before", "after", "around"])
+def test_a_crowd_of_strangers_in_any_order_does_not_keep_the_neighbour_out(
+    place: str, order: str, greeting: bytes
+) -> None:
+    """The neighbour may come before this peer has heard that the job has formed: it stays, and dials once."""
+
+    async def test(place: Place) -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            listener, address = await stack.enter_async_context(listening(place))
+
+            async def crowd() -> None:
+                for _ in range(100):
+                    await stack.enter_async_context(stranger(listener.port, greeting))
+
+            if order != "after":
+                await crowd()
+            troubles: list[Trouble] = []
+            connecting = asyncio.create_task(place.peer(0).connect_link(address, LEFT, OWN, troubles.append))
+            while not listener._heard:  # type: ignore[attr-defined]  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(0)
+            if order != "before":
+                await crowd()
+            accepted, connected = await listener.accept(OWN, LEFT), await connecting
+            await connected.send(b"here I am")
+            assert await read(accepted, 9) == b"here I am"
+            assert not troubles
+            connected.close()
+            accepted.close()
+
+    run(place, test)
+
+
+def test_a_link_whose_answer_was_lost_is_made_anew(place: str) -> None:
+    """The neighbour has not heard that its first hello was accepted, as the connection broke: it dials again."""
+
+    async def test(place: Place) -> None:
+        async with listening(place) as (listener, address):
+            accepting = asyncio.create_task(listener.accept(OWN, LEFT))
+            for linger in (b"", struct.pack("ii", 1, 0)):
+                reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+                if linger:
+                    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                writer.write(HELLO)
+                assert (decode_reply(await reader.readexactly(REPLY_BYTES)) or OTHER).status is Status.ACCEPTED
+                writer.close()
+            connected = await place.peer(0).connect_link(address, LEFT, OWN, quietly)
+            accepted = await accepting
+            await connected.send(b"at last")
+            assert await read(accepted, 7) == b"at last"
+            connected.close()
+            accepted.close()
+
+    run(place, test)
+
+
+def test_a_link_that_broke_unseen_gives_way_to_the_next(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link_listener, "HELLO_TIMEOUT", 0.05)
+
+    async def test(place: Place) -> None:
+        async with listening(place) as (listener, address), stranger(listener.port, HELLO) as former:
+            accepting = asyncio.create_task(listener.accept(OWN, LEFT))
+            assert (decode_reply(await former.readexactly(REPLY_BYTES)) or OTHER).status is Status.ACCEPTED
+            connected = await place.peer(0).connect_link(address, LEFT, OWN, quietly)
+            (await accepting).close()
+            connected.close()
 
     run(place, test)
 

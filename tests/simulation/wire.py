@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bringup.runtime.drivers.coordinator import PROBE_TIMEOUT, REGISTRATION_TIMEOUT
 from bringup.runtime.machines import events as ev
-from bringup.transport.dial import retry_delay
+from bringup.transport.attempts import retry_delay
 from bringup.transport.ports import ProbeOutcome
 
 from .network import EVER, RECONNECT_MAX

@@ -38,6 +38,7 @@ PURE = [
     "runtime.commands.topology.drawing",
     "runtime.commands.topology.svg",
     "transport.addresses",
+    "transport.attempts",
     "transport.ledger",
     "transport.messages",
     "transport.service_codec",

@@ -21,6 +21,7 @@ from bringup.transport.messages import (
     HeartbeatAck,
     KindRun,
     Leave,
+    LinkDelayed,
     Message,
     PointSet,
     PreemptionNotice,
@@ -430,6 +431,29 @@ def test_a_link_that_nothing_explains_ends_the_job_soon() -> None:
     machine.handle(ev.ProbeAnswered(doubtful.tag, ProbeOutcome.ALIVE, "it answers"), 0.1)
     found = verdict(judged(machine, 5.0))
     assert (found.client_id, "its ring link with client 0 broke: closed" in found.cause) == (2, True)
+
+
+def test_a_link_that_is_refused_ends_nothing_where_its_far_end_lives() -> None:
+    machine = running()
+    (probe,) = say(machine, 0, LinkDelayed(2, "host-2:9000 refuses", True))
+    machine.handle(ev.ProbeAnswered(probe.tag, ProbeOutcome.ALIVE, "it answers"), 0.1)
+    assert machine.wake(5.0) == []
+    (probe,) = say(machine, 0, LinkDelayed(2, "host-2:9000 refuses", True), 5.0)
+    machine.handle(ev.ProbeAnswered(probe.tag, ProbeOutcome.REFUSED, "it refuses"), 5.1)
+    found = verdict(judged(machine, 5.2))
+    assert found.client_id == 2
+    assert "process died (it refuses; client 0 cannot open its ring link: host-2:9000 refuses)" in found.cause
+
+
+def test_a_link_that_gets_no_answer_is_named_when_the_patience_ends() -> None:
+    machine = machine_with(*range(N))
+    assert say(machine, 0, LinkDelayed(1, "host-1:9000: no answer", False)) == []
+    assert say(machine, 0, LinkDelayed(99, "nonsense", True)) == []
+    say(machine, 0, Heartbeat(1, "ring", True, ""))
+    found = verdict(say(machine, 2, Goodbye("ring", "RendezvousTimeoutError", "")))
+    assert found.cause == (
+        "the patience of client 2 ended first; client 0: no link to client 1 yet: host-1:9000: no answer"
+    )
 
 
 def test_a_broken_link_has_its_far_end_probed_once() -> None:

@@ -34,6 +34,7 @@ from bringup.transport.messages import (
     HeartbeatAck,
     KindRun,
     Leave,
+    LinkDelayed,
     MemberInfo,
     MemberUpdate,
     Overdue,
@@ -496,6 +497,14 @@ def test_a_broken_link_is_reported_once_and_the_coordinator_decides(stage: Any) 
     assert sent(script.take(ev.LinkBroken(2, "reset"))) == [Suspect(2, "reset")]
     assert script.take(ev.LinkBroken(0, "reset")) == []
     assert script.machine.phase is not Phase.CLOSED
+
+
+def test_a_link_that_cannot_be_opened_yet_is_waited_for_and_named() -> None:
+    script = formed()
+    assert sent(script.take(ev.LinkDelayed(2, "no answer", False))) == [LinkDelayed(2, "no answer", False)]
+    assert "(no link to client 2 yet: no answer)" in script.machine.progress(0.0).waiting_for
+    script.take(ev.RingConnected(script.tags[ev.ConnectRing]))
+    assert "no link" not in script.machine.progress(0.0).waiting_for
 
 
 @pytest.mark.parametrize("stage", [waiting, leaving])
