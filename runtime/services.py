@@ -13,6 +13,7 @@ from typing import cast
 from .. import errors
 from ..errors import BarrierTimeoutError, BringupError, ConfigurationError, NotInitializedError
 from ..transport.service_messages import ClientIds, EnterBarrier, Refusal, ServiceReply, ServiceRequest
+from ..transport.texts import printable
 from .active import forked_from
 from .arguments import client_set, timeout_of
 from .drivers.service_channel import ServiceCalls, Way
@@ -98,8 +99,8 @@ class ServiceClient:
         kind = getattr(errors, refusal.error)
         if kind is BarrierTimeoutError:
             missing = {client_id: self._address_of(client_id) for client_id in unpack_ids(refusal.missing)}
-            return BarrierTimeoutError(refusal.text, missing=missing)
-        error: BringupError = kind(refusal.text)
+            return BarrierTimeoutError(printable(refusal.text), missing=missing)
+        error: BringupError = kind(printable(refusal.text))
         return error
 
     def end(self, error: Callable[[], BaseException]) -> None:

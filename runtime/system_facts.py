@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SystemFacts"]
 
+_REASON_CHARACTERS_MAX = 1024
+
 
 class SystemFacts:
     """What the asynchronous and the blocking system have in common: the facts of the job, which wait for nothing."""
@@ -171,7 +173,7 @@ class SystemFacts:
 
         Args:
             deadline: seconds until then; all save 15 minutes before, or as soon as they can.
-            reason: for the logs of all.
+            reason: for the logs of all, who get its first 1,024 characters.
 
         Raises:
             ConfigurationError: `deadline` is no number.
@@ -180,7 +182,7 @@ class SystemFacts:
         deadline_in = seconds(deadline)
         if deadline_in is None:
             raise ConfigurationError(f"announce_preemption(deadline={deadline!r}): give a number of seconds")
-        self._peer.preemption.announce(deadline_in, str(reason))
+        self._peer.preemption.announce(deadline_in, str(reason)[:_REASON_CHARACTERS_MAX])
 
     def _reached(self, step: int) -> concurrent.futures.Future[bool] | bool:
         self._check_services("reached_preemption_point()")

@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from ..transport.messages import Message
+from ..transport.codec import encode
+from ..transport.messages import ClientMessage, Message
 from ..transport.ports import ChannelClosedError, ServiceReceiver
 
 __all__ = ["MemoryConnection", "MemoryLink", "MemoryServiceLink", "Pipe", "Signal"]
@@ -145,6 +146,8 @@ class MemoryConnection:
 
     async def send(self, message: Message) -> None:
         """See `Connection.send`."""
+        if isinstance(message, ClientMessage):
+            encode(message)  # one that is too large for a real connection is refused here, too
         await self._outgoing.put(message, 1)
 
     async def receive(self) -> Message:

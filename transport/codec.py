@@ -1,6 +1,7 @@
 """The wire form of messages: one protobuf `Envelope` each.
 
-Fields map by name, so a message gets its wire form by being declared twice: in `messages` and in the `.proto`.
+Fields map by name, so a message gets its wire form by being declared twice: in `messages` and in the `.proto`. Texts
+come out as they may be shown: see `texts.printable`.
 
 What is `Shared` is encoded once. Parts of a message that are shared follow the rest, each as an envelope of its own
 that holds nothing else: envelopes that follow one another are one, by the rules of protobuf.
@@ -17,14 +18,19 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from ..errors import BringupError
 from . import messages
-from .messages import Message, Shared
+from .messages import ClientMessage, Message, Shared
 from .protos import bringup_pb2
+from .texts import printable
 
-__all__ = ["MESSAGE_BYTES_MAX", "MalformedMessageError", "decode", "encode"]
+__all__ = ["CLIENT_MESSAGE_BYTES_MAX", "MESSAGE_BYTES_MAX", "MalformedMessageError", "decode", "encode"]
 
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024
 """The largest message a session carries: the member list of a job of some 500,000 clients."""
+
+CLIENT_MESSAGE_BYTES_MAX = 1024 * 1024
+"""The largest message that a client may send the coordinator."""
 
 _BODY_TYPES: tuple[type, ...] = typing.get_args(Message)
 _SNAKE = re.compile(r"(?<!^)(?=[A-Z])")
@@ -37,7 +43,23 @@ class MalformedMessageError(ValueError):
 
 
 def encode(message: Message) -> bytes:
-    """Return the wire form of `message`."""
+    """Return the wire form of `message`.
+
+    Raises:
+        BringupError: it is larger than the other side takes. To send it all the same would break the connection, and
+            every one after it.
+    """
+    data = _encode(message)
+    limit = CLIENT_MESSAGE_BYTES_MAX if isinstance(message, ClientMessage) else MESSAGE_BYTES_MAX
+    if len(data) > limit:
+        raise BringupError(
+            f"a {type(message).__name__} message of {len(data)} bytes cannot be sent: it may have {limit} at most. "
+            "A text in it is too long."
+        )
+    return data
+
+
+def _encode(message: Message) -> bytes:
     if isinstance(message, Shared):
         return _once(message, _whole)
     parts = [_whole(message)]
@@ -115,7 +137,7 @@ def _plan(body: Any) -> tuple[list[tuple[str, Callable[[Any], Any], Callable[[An
     for field in dataclasses.fields(body):
         hint = hints[field.name]
         if hint is str:
-            fields.append((field.name, _encodable, _same))
+            fields.append((field.name, _encodable, printable))
             continue
         if typing.get_origin(hint) is not tuple:
             fields.append((field.name, _same, _same))

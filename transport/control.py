@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import ConfigurationError
 from .addresses import Address
 from .attempts import Goal, Trouble, TroubleKind
-from .codec import MESSAGE_BYTES_MAX, MalformedMessageError, decode, encode
+from .codec import CLIENT_MESSAGE_BYTES_MAX, MESSAGE_BYTES_MAX, MalformedMessageError, decode, encode
 from .credentials import Credentials
 from .dial import DialError, open_any, reach
 from .grpc_settings import grpc
@@ -25,7 +25,6 @@ _log = logging.getLogger(__name__)
 
 _SERVICE = "bringup.Coordinator"
 _METHOD = "Session"
-_CLIENT_MESSAGE_BYTES_MAX = 1024 * 1024
 _CLOSE_TIMEOUT = 1.0
 _HANDSHAKE_TIMEOUT = 5.0
 _STOP_GRACE = 0.5
@@ -51,7 +50,7 @@ _SERVER_OPTIONS = (
     *_COMMON_OPTIONS,
     # Two jobs on one port would each get some of the other's clients.
     ("grpc.so_reuseport", 0),
-    ("grpc.max_receive_message_length", _CLIENT_MESSAGE_BYTES_MAX),
+    ("grpc.max_receive_message_length", CLIENT_MESSAGE_BYTES_MAX),
     ("grpc.server_handshake_timeout_ms", 5000),
     # Above its default of 1,000 the core answers CANCELLED at random to clients that arrive together.
     ("grpc.server.max_pending_requests", 1_000_000),

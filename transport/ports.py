@@ -51,6 +51,7 @@ class Connection(Protocol):
 
         Raises:
             ChannelClosedError: the connection has ended.
+            BringupError: the message is larger than the other side takes; nothing was sent.
         """
         ...
 

@@ -13,6 +13,7 @@ from ..errors import CollectiveMismatchError, ConfigurationError
 from .frames import HEADER_BYTES, Agreement, FrameHeader, MalformedFrameError, decode_header
 from .ports import ChannelClosedError, Link
 from .ring_schedule import chunk_bounds, steps
+from .texts import printable
 
 __all__ = ["Ring", "RingBrokenError"]
 
@@ -183,7 +184,7 @@ class Ring:
         text, payload = bytearray(header.text_bytes), bytearray(header.payload_bytes)
         await self._receive(memoryview(text))
         await self._receive(memoryview(payload))
-        return Agreement(header.agreed, text.decode(errors="replace")), payload
+        return Agreement(header.agreed, printable(text.decode(errors="replace"))), payload
 
     async def _send(self, data: bytes | memoryview) -> None:
         assert self._outgoing is not None

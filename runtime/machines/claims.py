@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from ...devices.base import LocalDevice
 from ...errors import TopologyError
+from ...transport.texts import printable
 
 __all__ = ["FINGERPRINT_COLUMNS", "Shared", "find_shared", "hash_of", "own_claims", "shared_error"]
 
@@ -94,4 +95,4 @@ def shared_error(shared: Shared, claims: Uint8Array) -> TopologyError:
 
 
 def _text(field: Uint8Array) -> str:
-    return field.tobytes().rstrip(b"\0").decode(errors="replace")
+    return printable(field.tobytes().rstrip(b"\0").decode(errors="replace"))

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from bringup.errors import ConfigurationError
+from bringup.errors import BringupError, ConfigurationError
 from bringup.transport.addresses import Address
 from bringup.transport.messages import Goodbye, Heartbeat, HeartbeatAck, Verdict
 from bringup.transport.ports import ChannelClosedError, Connection, Network
@@ -354,3 +354,20 @@ def test_a_coordinator_waits_for_a_client_that_does_not_read(place: str) -> None
 
     run(place, test)
     assert len(sent) < messages
+
+
+def test_a_message_that_is_too_large_is_refused_and_the_connection_goes_on(place: str) -> None:
+    async def main(place: Place) -> None:
+        async def echo(connection: Connection) -> None:
+            await connection.receive()
+            await connection.send(ack(1))
+
+        async with served(place.peer(0), place.coordinator, echo):
+            connection = await connect(place)
+            with pytest.raises(BringupError, match="cannot be sent"):
+                await connection.send(Goodbye("ready", "ValueError", "x" * 2_000_000))
+            await connection.send(beat(1))
+            assert await connection.receive() == ack(1)
+            await connection.close()
+
+    run(place, main)

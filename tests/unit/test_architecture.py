@@ -47,6 +47,7 @@ PURE = [
     "transport.frames",
     "transport.ring_schedule",
     "transport.hello",
+    "transport.texts",
     "devices.sim.slice",
     "devices.sim.faults",
     "devices.health",
