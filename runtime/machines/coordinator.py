@@ -276,7 +276,9 @@ class CoordinatorMachine:
         self._note(member, Phase.LEAVING, member.healthy, member.health)
         due = now + timeout
         self._leave_deadline = due if self._leave_deadline is None else min(self._leave_deadline, due)
-        return self._dismiss() if all(other.is_leaving for other in self._members.values()) else []
+        if all(other.is_leaving for other in self._members.values()):
+            return self._dismiss()
+        return self._say_all(self._preemption.leaves(member.register.client_id, now))
 
     def _dismiss(self) -> Effects:
         """Let those go who want to; without them the job cannot go on for the others."""

@@ -14,6 +14,8 @@ after every step that was told; neither are others like it.
 
 Notices that come while all are being asked are met by the step that is being agreed on. Later ones begin again, unless
 the client that sends one has a sync step ahead of it. Where nobody went on in between, that gives the same step again.
+A client that is shutting down comes to no step any more: the others agree without it, and save without it.
+
 Steps are counted by one, upwards: a program that skips the sync step is not told of it.
 """
 
@@ -87,6 +89,7 @@ class PreemptionAgreement:
         self._asking: _Asking | None = None
         self._number = 0
         self._lost: dict[int, str] = {}
+        self._leavers: set[int] = set()
 
     # Transitions.
 
@@ -111,14 +114,17 @@ class PreemptionAgreement:
         if asking is None or message.number != self._number:
             return []
         asking.steps[client_id] = message.step
-        if len(asking.steps) < self._num_clients:
-            return []
-        return self._settle(max(asking.steps.values()) + 1, self._why(asking.plan, now), now)
+        return self._settle_when_all_have_told(asking, now)
 
     def lost(self, client_id: int, cause: str, now: float) -> ToAll:
         """Take in that a client is unhealthy or gone, for good: there is no sync step from now on."""
         self._lost.setdefault(client_id, cause)
         return self._settle(NO_STEP, self._who_is_lost(), now) if self._asking is not None else []
+
+    def leaves(self, client_id: int, now: float) -> ToAll:
+        """Take in that a client is shutting down: nobody waits for its step."""
+        self._leavers.add(client_id)
+        return self._settle_when_all_have_told(self._asking, now) if self._asking is not None else []
 
     def wake(self, now: float) -> ToAll:
         """Do what falls due."""
@@ -127,10 +133,9 @@ class PreemptionAgreement:
             return self._begin(now)
         if now < asking.deadline:
             return []
-        silent = (client_id for client_id in range(self._num_clients) if client_id not in asking.steps)
         why = (
-            f"clients {format_ids(silent)} did not come to a preemption point within {self._answer_timeout:g} s after "
-            f"all were asked: {self._why(asking.plan, now)}"
+            f"clients {format_ids(self._untold(asking))} did not come to a preemption point within "
+            f"{self._answer_timeout:g} s after all were asked: {self._why(asking.plan, now)}"
         )
         return self._settle(NO_STEP, why, now)
 
@@ -152,6 +157,15 @@ class PreemptionAgreement:
         if self._lost:
             return self._settle(NO_STEP, self._who_is_lost(), now)
         return [StepAsked(self._number)]
+
+    def _settle_when_all_have_told(self, asking: _Asking, now: float) -> ToAll:
+        if self._untold(asking):
+            return []
+        step = max(asking.steps.values()) + 1 if asking.steps else NO_STEP
+        return self._settle(step, self._why(asking.plan, now), now)
+
+    def _untold(self, asking: _Asking) -> list[int]:
+        return [c for c in range(self._num_clients) if c not in asking.steps and c not in self._leavers]
 
     def _settle(self, step: int, reason: str, now: float) -> ToAll:
         self._plans = {client_id: plan for client_id, plan in self._plans.items() if plan.start > now}

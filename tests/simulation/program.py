@@ -51,8 +51,9 @@ class Program:
             return None
         if self._work is None:
             return self._go_on(number, process)
-        seconds = self._work.toil.get(process.client_id, 0.0)
-        return self._lap(process, process.world.clock.now + seconds, partial(self._go_on, number, process))
+        lap = self._work.lap if number else 0.0
+        until = process.world.clock.now + lap + self._work.toil.get(process.client_id, 0.0)
+        return process.later(lap, self._unless_over, process, until, partial(self._go_on, number, process))
 
     def _lap(self, process: Process, until: float, then: partial[None]) -> None:
         """Come to one step after the other until a time."""

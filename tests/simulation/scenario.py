@@ -127,7 +127,7 @@ class Scenario:
         """Return when all must be over, generously."""
         work = Work(0.0) if self.work is None else self.work
         toil = max([0.0, *work.toil.values()]) + work.lap
-        steps = (len(self.steps) + 1) * toil + max([0.0, *work.first.values()])
+        steps = (len(self.steps) + 1) * (toil + work.lap) + max([0.0, *work.first.values()])
         steps += sum(step.think + (step.timeout or 0.0) for step in self.steps)
         late = max(self.late.values(), default=0.0)
         life = self.spread + late + 3 * self.initialization_timeout + steps + self.think + self.shutdown_timeout
@@ -177,16 +177,16 @@ class _Draw:
         if rng.random() < 0.2:
             self._draw_work()
 
-    def _draw_work(self) -> None:
+    def _draw_work(self, *, some_toil: bool = False) -> None:
         """A stall timeout longer than any client thinks, and some that the others wait for, longer than that."""
         rng = self.rng
         longest = max([self.scenario.think, *(step.think for step in self.scenario.steps)])
         timeout = self.scenario.stall_timeout = 1.1 * longest + rng.uniform(0.5, self.scenario.heartbeat_timeout)
         toil, first = (
-            {client: timeout * rng.uniform(0.5, 2.5) for client in self._clients(rng.choice([0, 1, 1, 2]))}
-            for _ in range(2)
+            {client: timeout * rng.uniform(0.5, 2.5) for client in self._clients(count)}
+            for count in (rng.choice([some_toil, 1, 1, 2]), rng.choice([0, 0, 1]))
         )
-        self.scenario.work = Work(timeout * rng.choice([0.1, 0.4]), toil, first, rng.random() < 0.6)
+        self.scenario.work = Work(timeout * rng.choice([0.1, 0.4, 0.8]), toil, first, some_toil or rng.random() < 0.6)
 
     # Whom, when, for how long.
 
@@ -268,13 +268,15 @@ class _Draw:
         self.plan(faults.Sicken(self._client()))
 
     def preempt(self) -> None:
-        if self.scenario.work is None or not self.scenario.work.has_points:
-            self._draw_work()
-        moment = None
-        if self.rng.random() < 0.7:
-            phase = self.rng.choice([Phase.READY, Phase.READY, Phase.LEAVING])
-            moment = Moment(phase, self._client(), self.rng.choice([0.0, 0.01, 1.0, 5.0]))
-        self.plan(faults.Preempt(self._client(), self.rng.choice([0.0, 0.0, 10.0])), moment)
+        """Mostly of a client that others wait for, which wait at a barrier, or in their shutdown."""
+        rng = self.rng
+        self._draw_work(some_toil=True)
+        assert self.scenario.work is not None
+        self.scenario.shutdown_timeout = max(self.scenario.shutdown_timeout, rng.choice([0.0, 10.0]))
+        client = rng.choice([*self.scenario.work.toil, self._client()])
+        phase = rng.choice([Phase.READY, Phase.LEAVING])
+        moment = Moment(phase, self._client(), rng.choice([0.0, 0.01, 1.0, 5.0]))
+        self.plan(faults.Preempt(client, rng.choice([0.0, 0.0, 10.0])), moment)
 
     def backend(self) -> None:
         rng, timeout = self.rng, self.scenario.initialization_timeout

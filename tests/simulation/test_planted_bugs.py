@@ -17,6 +17,7 @@ from bringup.runtime.machines.coordinator import CoordinatorMachine
 from bringup.runtime.machines.detector import Detector
 from bringup.runtime.machines.own_program import OwnProgram
 from bringup.runtime.machines.peer import PeerMachine
+from bringup.runtime.machines.preemption import PreemptionAgreement
 from bringup.runtime.machines.reports import Reports
 from bringup.runtime.machines.steps import Steps
 from bringup.transport.ledger import Ledger
@@ -125,9 +126,15 @@ def forget_to_wait_while_leaving(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Steps, "leaves", lambda self, client_id: None)
 
 
+def wait_for_the_steps_of_leavers(patch: pytest.MonkeyPatch) -> None:
+    """A preemption point needs the step of a client that is shutting down, which has none to tell."""
+    patch.setattr(PreemptionAgreement, "leaves", lambda self, client_id, now: [])
+
+
 PLANTED: tuple[Planting, ...] = (
     drop_the_goodbye,
     take_waits_for_work,
+    wait_for_the_steps_of_leavers,
     forget_to_wait_while_leaving,
     push_the_verdict_to_all_but_one,
     forget_the_own_lag,

@@ -530,6 +530,15 @@ def test_a_notice_of_preemption_lets_all_agree_on_a_step() -> None:
     assert (sorted(answer.sessions), answer.message.step) == (list(ALL), 10)
 
 
+def test_a_client_that_is_leaving_holds_nobody_who_agrees_on_a_step() -> None:
+    machine = running()
+    say(machine, 1, Leave(30.0), 1.0)
+    assert answers(say(machine, 0, PreemptionNotice(0, 0.0, "it received SIGTERM"), 1.0), StepAsked) == [StepAsked(1)]
+    assert say(machine, 0, StepTold(1, 4), 2.0) == []
+    (point,) = answers(say(machine, 2, StepTold(1, 5), 2.0), PointSet)
+    assert point.step == 6
+
+
 def test_it_tells_the_services_who_is_who_and_where() -> None:
     machine = running()
     assert machine.is_member(1, 1001)

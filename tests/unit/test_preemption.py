@@ -214,6 +214,27 @@ def test_a_client_that_never_comes_does_not_hold_the_others_for_ever() -> None:
     assert job.run_to(12) == [[10], [10], [10]]
 
 
+def test_nobody_waits_for_the_step_of_one_who_is_shutting_down() -> None:
+    job = Job(3)
+    for client_id in (0, 2):
+        job.reach(client_id, 4)
+    job.announce(0)
+    job.deliver_all()
+    assert [job.reach(client_id, 5) for client_id in (0, 2)] == [None, None]
+    job.to_all(job.agreement.leaves(1, job.now))
+    job.deliver_all()
+    assert [answers.get(5) for answers in job.answers] == [True, None, True]
+
+
+def test_an_agreement_of_those_who_all_shut_down_is_over() -> None:
+    job = Job(2)
+    job.announce(0)
+    job.deliver_all()
+    for client_id in range(2):
+        job.to_all(job.agreement.leaves(client_id, job.now))
+    assert [point.step for point in job.sets] == [NO_STEP]
+
+
 def test_many_notices_make_one_agreement() -> None:
     job = Job(4)
     job.run_to(2)
