@@ -15,6 +15,8 @@ __all__ = ["OptionOverrides", "Options", "UnhealthyAction", "option_settings", "
 
 UnhealthyAction = Literal["report", "fail"]
 
+_SHORTEST_INTERVAL = 0.001
+
 
 class OptionOverrides(TypedDict, total=False):
     """The fields of `Options` as keyword arguments of `initialize()`; see there what they mean."""
@@ -154,6 +156,10 @@ def _advertised(setting: Setting) -> str:
     return host
 
 
+def _interval(setting: Setting) -> float:
+    return as_duration(setting, least=_SHORTEST_INTERVAL)
+
+
 def _ring_port(setting: Setting) -> int:
     return as_integer(setting, "a port in 0..65535", least=0, most=65535)
 
@@ -164,11 +170,11 @@ def _kv_max_bytes(setting: Setting) -> int:
 
 _READERS: Mapping[str, Callable[[Setting], object]] = {
     "initialization_timeout": as_duration,
-    "heartbeat_interval": as_duration,
+    "heartbeat_interval": _interval,
     "heartbeat_timeout": as_duration,
     "shutdown_timeout": as_duration,
     "device_timeout": as_duration,
-    "health_interval": as_duration,
+    "health_interval": _interval,
     "unhealthy_action": lambda setting: as_choice(setting, get_args(UnhealthyAction)),
     "isolate_backend": as_flag,
     "allow_empty": as_flag,

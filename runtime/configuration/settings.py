@@ -113,8 +113,8 @@ def as_integer(setting: Setting, meaning: str, *, least: int, most: int) -> int:
     return number
 
 
-def as_duration(setting: Setting) -> float:
-    """Read a number of seconds: finite and greater than 0.
+def as_duration(setting: Setting, *, least: float = 0.0) -> float:
+    """Read a number of seconds: finite, greater than 0 and not below `least`.
 
     Raises:
         ConfigurationError: it is no such number.
@@ -124,6 +124,8 @@ def as_duration(setting: Setting) -> float:
         raise setting.error("must be a finite number of seconds")
     if seconds <= 0:
         raise setting.error("must be greater than 0 seconds")
+    if seconds < least:
+        raise setting.error(f"must be at least {least:g} seconds: more often there would be time for nothing else")
     if seconds > _LONGEST_DURATION:
         raise setting.error(f"must be at most {_LONGEST_DURATION:.0f} seconds")
     return seconds
