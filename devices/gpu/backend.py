@@ -174,16 +174,36 @@ class GpuBackend:
             cause = f"CUDA has devices that the management library does not know: {', '.join(strange)}"
             raise self._failure("the NVIDIA driver contradicts itself", cause, "Reboot the host, or reload the driver.")
         shown = [known[uuid] for uuid in uuids]
-        missing = [one for one in visible.gpus if one not in shown]
         # CUDA shows a process one MIG device only, whatever it is told; and those who name theirs miss no other.
         is_mig = any(gpu.mig is not None for gpu in inventory.gpus)
-        if missing and not is_mig and self._config.local_device_ids is None:
-            advice = "Reset these GPUs, or take them out of CUDA_VISIBLE_DEVICES"
-            if visible.note:
-                advice += "; where the variable was changed in this process, set it before the first use of CUDA"
-            named = ", ".join(map(str, missing))
-            raise self._failure("CUDA does not show all GPUs that there are", f"missing are {named}", f"{advice}.")
+        if not is_mig and self._config.local_device_ids is None:
+            self._check_missing(cuda, shown, visible)
         return shown
+
+    def _check_missing(self, cuda: Cuda, shown: Sequence[VisibleGpu], visible: Visible) -> None:
+        """Raise an error where CUDA shows less than it should: a job would go on with fewer devices than were meant."""
+        missing = ", ".join(str(one) for one in visible.gpus if one not in shown)
+        if not missing or (not visible.is_certain and len(shown) >= len(visible.gpus)):
+            return
+        if cuda.has_mps():
+            # Its daemon has a variable of its own, in whose order the clients' numbers count.
+            if not visible.note:
+                _log.warning(
+                    "client %d: CUDA shows %d GPUs of %d, those of the MPS daemon; left out are %s",
+                    self._config.client_id, len(shown), len(visible.gpus), missing,
+                )  # fmt: skip
+            return
+        cause = f"missing are {missing}"
+        if not visible.is_certain:
+            count = len(visible.gpus)
+            cause = f"it shows {len(shown)} of the {count} that {visible.note.partition(';')[0]} names by number"
+        advice = (
+            "Reset what is missing, or say which GPUs to use: by local_device_ids, or by CUDA_VISIBLE_DEVICES with their "
+            "UUIDs, or with numbers along the PCI bus (CUDA_DEVICE_ORDER=PCI_BUS_ID)"
+        )
+        if visible.note:
+            advice += "; where the variable was changed in this process, set it before the first use of CUDA"
+        raise self._failure("CUDA does not show all GPUs that there are", cause, f"{advice}.")
 
     def _bring_up(self, cuda: Cuda, chosen: dict[int, VisibleGpu]) -> None:
         for ordinal, visible in chosen.items():

@@ -97,6 +97,16 @@ class Cuda:
         devices = [self.call("cuDeviceGet", ordinal) for ordinal in range(self.call("cuDeviceGetCount"))]
         return [str(uuid.UUID(bytes=bytes(self.call(function, device).bytes))) for device in devices]
 
+    def has_mps(self) -> bool:
+        """Whether the first device is reached through the Multi-Process Service, which has a choice of GPUs itself."""
+        attribute = getattr(self._driver.CUdevice_attribute, "CU_DEVICE_ATTRIBUTE_MPS_ENABLED", None)
+        if attribute is None:
+            return False
+        try:
+            return bool(self.call("cuDeviceGetAttribute", attribute, self.call("cuDeviceGet", 0)))
+        except CudaCallError:
+            return False  # the driver is too old to know
+
     def device_pointer(self, address: int) -> Any:
         """Return an address in the memory of a GPU as the driver takes it."""
         return self._driver.CUdeviceptr(address)

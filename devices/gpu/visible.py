@@ -45,11 +45,13 @@ class Visible:
         gpus: in CUDA's order.
         note: what the variable says, and what CUDA makes of it; empty where it is not set.
         is_cut_short: whether it names something that is not there, which was hardly meant.
+        is_certain: whether these GPUs are meant: numbers are CUDA's, which count along the PCI bus only if told to.
     """
 
     gpus: tuple[VisibleGpu, ...]
     note: str = ""
     is_cut_short: bool = False
+    is_certain: bool = True
 
 
 def visible_gpus(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> Visible:
@@ -84,7 +86,7 @@ def visible_gpus(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> Visible
         found.append(device)
     if by_number and _is_ordered_by_speed(gpus, environment):
         note += f"; its numbers count from the fastest GPU on, as {_ORDER_VARIABLE}=PCI_BUS_ID is not set"
-    return Visible(tuple(found), note, is_cut_short)
+    return Visible(tuple(found), note, is_cut_short, not by_number or _is_ordered_by_bus(environment))
 
 
 def _whole(gpu: Gpu) -> VisibleGpu:
@@ -121,4 +123,8 @@ def _is_called(gpu: Gpu, mig: MigDevice, name: str) -> bool:
 
 
 def _is_ordered_by_speed(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> bool:
-    return len({gpu.name for gpu in gpus}) > 1 and environment.get(_ORDER_VARIABLE, "").strip() != "PCI_BUS_ID"
+    return len({gpu.name for gpu in gpus}) > 1 and not _is_ordered_by_bus(environment)
+
+
+def _is_ordered_by_bus(environment: Mapping[str, str]) -> bool:
+    return environment.get(_ORDER_VARIABLE, "").strip() == "PCI_BUS_ID"

@@ -116,6 +116,11 @@ class StandIn:
         assert line, self._process.communicate()[1]
         return json.loads(line)
 
+    def misuse(self) -> list[str]:
+        """Return what the process did with the libraries that it must not."""
+        noted = self._settings.with_name(f"{self._settings.name}.misuse")
+        return noted.read_text().splitlines() if noted.exists() else []
+
     def end(self) -> str:
         """Have the process end in order, and return what it logged."""
         logged = self._process.communicate(timeout=60)[1]

@@ -96,12 +96,54 @@ def test_the_contract_of_backends(libraries: Path, tmp_path: Path) -> None:
 )
 def test_cuda_visible_devices_choose_and_order(visible: str, gpus: list[int], make: Make) -> None:
     # CUDA itself, too, makes these of it: else the start would fail.
-    one = make({f"slow_model.{gpus[0]}": 1}, visible=visible)
+    one = make({f"slow_model.{gpus[0]}": 1}, visible=visible, environment={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
     detail = one.call("discover")["detail"]
     assert f"4 GPUs, {len(gpus)} of them for this process; CUDA_VISIBLE_DEVICES={visible!r}" in detail
     kinds = [kind for kind, *_ in one.call("start")]
     assert kinds == ["NVIDIA Stand-in Lite", *[NAME] * (len(gpus) - 1)]
     assert ("CUDA ignores it from '9' on" in one.end()) is ("9" in visible)
+
+
+@pytest.mark.parametrize(
+    ("visible", "gpus"), [("0", [1]), ("1", [3]), ("0,1", [1, 3]), ("2", [0]), ("3,0", [2, 1]), (None, [1, 3, 0, 2])]
+)
+def test_numbers_among_different_gpus_are_taken_as_cuda_takes_them(
+    visible: str | None, gpus: list[int], make: Make
+) -> None:
+    one = make({"slow_model.0": 1, "slow_model.2": 1}, visible=visible)
+    assert [fingerprint for *_, fingerprint in one.call("start")] == list(map(uuid, gpus))
+    assert one.end() == ""
+
+
+@pytest.mark.parametrize(("visible", "gpus"), [(None, [2, 3]), ("0,1", [2, 3]), ("0", [2]), ("1", [3]), (uuid(2), [2])])
+def test_with_mps_the_gpus_of_its_daemon_are_all_there_are(visible: str | None, gpus: list[int], make: Make) -> None:
+    one = make({"mps": 1, "hidden.0": 1, "hidden.1": 1}, visible=visible)
+    assert [fingerprint for *_, fingerprint in one.call("start")] == list(map(uuid, gpus))
+    logged = one.end()
+    if visible is None:
+        assert "CUDA shows 2 GPUs of 4, those of the MPS daemon; left out are GPU 0 (" in logged
+    else:
+        assert logged == ""
+
+
+@pytest.mark.parametrize(
+    ("settings", "visible", "said"),
+    [
+        ({"hidden.1": 1}, None, f"missing are {named(1)}. Reset"),
+        ({"hidden.1": 1}, uuid(0) + "," + uuid(1), f"missing are {named(1)}. Reset"),
+        ({"hidden.3": 1}, "0,3", "it shows 1 of the 2 that CUDA_VISIBLE_DEVICES='0,3' names by number"),
+        ({"hidden.3": 1, "slow_model.0": 1}, "3,0", "has no GPU to use"),
+    ],
+)
+def test_gpus_that_cuda_does_not_show_are_missed(
+    settings: dict[str, int], visible: str | None, said: str, make: Make
+) -> None:
+    one = make(settings, visible=visible)
+    error = one.call("start")
+    assert said in error["text"] or "CUDA_ERROR_NO_DEVICE" in error["text"]
+    if "NO_DEVICE" not in error["text"]:
+        assert "local_device_ids" in error["text"]
+        assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in error["text"]
 
 
 @pytest.mark.parametrize("visible", ["", "-1", "7", "0,0"])
@@ -116,7 +158,9 @@ def test_hidden_gpus_are_not_found(visible: str, make: Make) -> None:
 
 
 def test_local_device_ids_count_in_the_order_of_cuda(make: Make) -> None:
-    one = make({"slow_model.0": 1}, config={"local_device_ids": [2, 1], "client_id": 5}, visible="3,0,1")
+    order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    config = {"local_device_ids": [2, 1], "client_id": 5}
+    one = make({"slow_model.0": 1}, config=config, visible="3,0,1", environment=order)
     assert one.call("start") == [
         ["NVIDIA Stand-in Lite", None, [0, 0, 5, 0], uuid(0)],
         [NAME, None, [1, 0, 5, 0], uuid(1)],

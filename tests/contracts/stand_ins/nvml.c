@@ -1,9 +1,10 @@
 /* A stand-in for libnvidia-ml.so.1, for tests: enough of it for the real pynvml to see GPUs that do not exist.
-   A handle is the GPU's number and 1, and 1000 for each MIG device. */
+   A handle is the GPU's number and 1, and 1000 for each MIG device. `shutdowns` counts how often somebody else in the
+   process has ended the session once too often. */
 #include "settings.h"
 
 typedef int Result;
-enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6, TIMEOUT = 10, LOST = 15, UNKNOWN = 999 };
+enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6, TIMEOUT = 10, LOST = 15, UNKNOWN = 999 };
 enum { MIG_STEP = 1000 };
 
 typedef struct { char legacy[16]; unsigned domain, bus, device, id, subsystem; char bus_id[32]; } Pci;
@@ -13,7 +14,17 @@ typedef struct { void *device; unsigned long long type, data; unsigned gpu_insta
 
 static int gpu_of(void *handle) { return (int)((long)handle - 1) % MIG_STEP; }
 static int mig_of(void *handle) { return (int)((long)handle - 1) / MIG_STEP; }
+/* The session: how often it was begun and not ended, which one it is, and how many of those shutdowns it has seen. */
+static long begun, session_number, seen;
+static Result open_session(void) {
+    long others = setting(0, "shutdowns");
+    if (others > seen) begun = 0;
+    seen = others;
+    return begun ? SUCCESS : UNINITIALIZED;
+}
+
 static Result usable(void *handle) {
+    if (open_session()) return UNINITIALIZED;
     if (setting(0, "lost.%d", gpu_of(handle))) return LOST;
     return (Result)setting(SUCCESS, "fails.%d", gpu_of(handle));
 }
@@ -22,14 +33,26 @@ static Result usable(void *handle) {
 #define OPTIONAL(target, ...) do { long value_ = setting(-1, __VA_ARGS__); if (value_ < 0) return NOT_SUPPORTED; \
     *(target) = value_; return SUCCESS; } while (0)
 
-Result nvmlInitWithFlags(unsigned flags) { (void)flags; return (Result)setting(SUCCESS, "init"); }
-Result nvmlShutdown(void) { return SUCCESS; }
+Result nvmlInitWithFlags(unsigned flags) {
+    (void)flags;
+    Result result = (Result)setting(SUCCESS, "init");
+    if (result) return result;
+    open_session();
+    session_number += !begun++;
+    return SUCCESS;
+}
+Result nvmlShutdown(void) {
+    if (open_session()) return UNINITIALIZED;
+    begun--;
+    return SUCCESS;
+}
 const char *nvmlErrorString(Result result) { return result ? "an error of the stand-in" : "Success"; }
-Result nvmlSystemGetDriverVersion(char *text, unsigned size) { snprintf(text, size, "999.88.77"); return SUCCESS; }
+Result nvmlSystemGetDriverVersion(char *text, unsigned size) { if (open_session()) return UNINITIALIZED; snprintf(text, size, "999.88.77"); return SUCCESS; }
 
-Result nvmlDeviceGetCount_v2(unsigned *count) { *count = (unsigned)gpu_count(); return (Result)setting(SUCCESS, "count"); }
+Result nvmlDeviceGetCount_v2(unsigned *count) { if (open_session()) return UNINITIALIZED; *count = (unsigned)gpu_count(); return (Result)setting(SUCCESS, "count"); }
 
 Result nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle) {
+    if (open_session()) return UNINITIALIZED;
     if (index >= (unsigned)gpu_count()) return INVALID_ARGUMENT;
     if (setting(0, "denied.%u", index)) return NO_PERMISSION;
     *handle = (void *)(long)(index + 1);
@@ -37,6 +60,7 @@ Result nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle) {
 }
 
 Result nvmlDeviceGetHandleByUUID(const char *uuid, void **handle) {
+    if (open_session()) return UNINITIALIZED;
     for (int gpu = 0; gpu < gpu_count(); gpu++) {
         char text[80];
         write_uuid(text, sizeof text, gpu, 0);
@@ -182,23 +206,40 @@ Result nvmlDeviceGetFieldValues(void *handle, int count, Field *fields) {
     return SUCCESS;
 }
 
+/* A set of events belongs to the session that it was made in: the library would crash over one of an earlier session. */
+static Result usable_set(void *set) {
+    if (open_session()) return UNINITIALIZED;
+    if (*(long *)set == session_number) return SUCCESS;
+    note_misuse("a set of events of an earlier session");
+    return INVALID_ARGUMENT;
+}
 Result nvmlEventSetCreate(void **set) {
-    *set = malloc(1);
+    if (open_session()) return UNINITIALIZED;
+    *set = malloc(sizeof(long));
+    *(long *)*set = session_number;
     return setting(0, "no_events") ? NOT_SUPPORTED : SUCCESS;
 }
-Result nvmlEventSetFree(void *set) { free(set); return SUCCESS; }
+Result nvmlEventSetFree(void *set) {
+    Result result = usable_set(set);
+    if (!result) free(set);
+    return result;
+}
 Result nvmlDeviceRegisterEvents(void *handle, unsigned long long types, void *set) {
-    (void)set;
-    return types == 8 ? usable(handle) : INVALID_ARGUMENT;
+    Result result = usable_set(set);
+    return result ? result : types == 8 ? usable(handle) : INVALID_ARGUMENT;
 }
 
-/* The setting `xid.N` is the Nth event: the GPU's number times 1000, and the Xid. */
+/* The setting `xid.N` is the Nth event: the GPU's number times 1000, and the Xid. `storm` is one that comes all the
+   time, after those. */
 Result nvmlEventSetWait_v2(void *set, Event *event, unsigned timeout) {
     static int told;
-    (void)set, (void)timeout;
+    (void)timeout;
+    Result result = usable_set(set);
+    if (result) return result;
     long next = setting(-1, "xid.%d", told);
+    if (next >= 0) told++;
+    else next = setting(-1, "storm");
     if (next < 0) return TIMEOUT;
-    told++;
     memset(event, 0, sizeof *event);
     event->device = (void *)(next / 1000 + 1);
     event->type = 8;

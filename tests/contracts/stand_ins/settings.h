@@ -21,6 +21,16 @@ static long setting(long fallback, const char *format, ...) {
     return found;
 }
 
+/* Keeps what a program must not do, for a test to look at: a line in the file of that name and `.misuse`. */
+static void note_misuse(const char *what) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s.misuse", getenv("STAND_IN_SETTINGS"));
+    FILE *file = fopen(path, "a");
+    if (!file) return;
+    fprintf(file, "%s\n", what);
+    fclose(file);
+}
+
 static int gpu_count(void) { return (int)setting(4, "gpus"); }
 
 /* The parts of a UUID that differ: which GPU, and, from 1, which of its MIG devices. */
