@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from .location import locate_gpus
 from .nvml import Nvml, NvmlCallError, open_nvml
 from .presence import find_gpu_traces
 from .readings import GpuWatch
-from .verdict import GpuReading, Verdict, health_of, judge
+from .verdict import GpuReading, Verdict, baseline, health_of, judge
 from .visible import COMMON_VISIBLE_VARIABLE, VISIBLE_VARIABLE, Visible, VisibleGpu, visible_gpus
 
 __all__ = ["GpuBackend"]
@@ -54,7 +55,8 @@ class GpuBackend:
         self._nvml: Nvml | None = None
         self._watch: GpuWatch | None = None
         self._first: dict[Gpu, GpuReading] = {}
-        self._copies = GpuCopies()
+        self._interrupted = threading.Event()
+        self._copies = GpuCopies(self._interrupted)
         self._noticed: frozenset[tuple[str, str]] = frozenset()
 
     def discover(self) -> Discovery:
@@ -102,15 +104,16 @@ class GpuBackend:
         if self._watch is None:
             return Health(ok=False, detail="the GPU backend is not started")
         readings = self._watch.read()
+        self._first = {gpu: baseline(self._first[gpu], reading) for gpu, reading in readings.items()}
         verdicts = [(str(gpu), judge(self._first[gpu], reading)) for gpu, reading in readings.items()]
         self._log_notices(verdicts)
-        answering = [gpu for gpu, reading in readings.items() if not reading.is_lost]
+        answering = [gpu for gpu, reading in readings.items() if not (reading.is_lost or reading.needs_reset)]
         verdicts += [(str(one), verdict) for one, verdict in self._copies.run(_CHECK_TIMEOUT, answering)]
         return health_of(verdicts)
 
     def interrupt(self) -> None:
         """Make a check that waits for a GPU return soon; callable from any thread, and at any time."""
-        self._copies.interrupt()
+        self._interrupted.set()
 
     def stop(self) -> None:
         """Give the contexts back."""
@@ -145,7 +148,7 @@ class GpuBackend:
         self._compare_counts(len(ordinals))
         chosen = [shown[ordinal] for ordinal in ordinals]
         # Before the GPUs are used: what goes wrong in that is to be seen.
-        watch = GpuWatch(nvml, list(dict.fromkeys(one.gpu for one in chosen)))
+        watch = GpuWatch(nvml, list(dict.fromkeys(one.gpu for one in chosen)), self._interrupted)
         self._watch, self._first = watch, watch.read()
         self._bring_up(cuda, dict(zip(ordinals, chosen, strict=True)))
         return chosen
@@ -198,8 +201,8 @@ class GpuBackend:
             count = len(visible.gpus)
             cause = f"it shows {len(shown)} of the {count} that {visible.note.partition(';')[0]} names by number"
         advice = (
-            "Reset what is missing, or say which GPUs to use: by local_device_ids, or by CUDA_VISIBLE_DEVICES with their "
-            "UUIDs, or with numbers along the PCI bus (CUDA_DEVICE_ORDER=PCI_BUS_ID)"
+            "Reset what is missing, or say which GPUs to use: by local_device_ids, or by CUDA_VISIBLE_DEVICES, with "
+            "their UUIDs or with numbers along the PCI bus (CUDA_DEVICE_ORDER=PCI_BUS_ID)"
         )
         if visible.note:
             advice += "; where the variable was changed in this process, set it before the first use of CUDA"
@@ -220,7 +223,7 @@ class GpuBackend:
         noticed: set[tuple[str, str]] = set()
         for name, text in ((name, text) for name, verdict in verdicts for text in verdict.notices):
             # Numbers, such as a temperature, change with every check: that is no news.
-            key = name, re.sub(r"[0-9]+ C", "", text)
+            key = name, re.sub(r"[0-9]+ (C|times)\b", "", text)
             noticed.add(key)
             if key not in self._noticed:
                 _log.warning("client %d: %s: %s", self._config.client_id, name, text)

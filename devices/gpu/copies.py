@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Container
 
 from ..waiting import wait_until
-from .cuda import CudaCallError, CudaDevice
+from .cuda import ContextReplacedError, CudaCallError, CudaDevice
 from .inventory import Gpu
 from .verdict import Verdict
 from .visible import VisibleGpu
@@ -19,11 +19,15 @@ _STUCK_AFTER = 600.0
 
 
 class GpuCopies:
-    """The GPUs of a client that are up. All calls but `interrupt` come from one thread."""
+    """The GPUs of a client that are up. All calls come from one thread.
 
-    def __init__(self) -> None:
+    Args:
+        interrupted: set, from any thread, it makes a `run` that waits return soon.
+    """
+
+    def __init__(self, interrupted: threading.Event) -> None:
         self._copies: list[_Copy] = []
-        self._interrupted = threading.Event()
+        self._interrupted = interrupted
 
     def add(self, visible: VisibleGpu, device: CudaDevice) -> None:
         """Take a GPU over, and care for its release."""
@@ -45,10 +49,6 @@ class GpuCopies:
         wait_until(lambda: all(copy.is_over() for copy in copies), timeout, self._interrupted)
         return [(copy.visible, copy.conclude()) for copy in copies]
 
-    def interrupt(self) -> None:
-        """Have a `run` that waits return soon; called from any thread."""
-        self._interrupted.set()
-
     def release(self) -> None:
         """Give the GPUs back. Idempotent."""
         copies, self._copies = self._copies, []
@@ -63,24 +63,26 @@ class _Copy:
         self.visible = visible
         self.device = device
         self._since: float | None = None
-        self._failure = ""
+        # What keeps the copy from being made, this time or, where it is final, from now on.
+        self._obstacle: Verdict | None = None
+        self._is_final = False
 
     def begin(self) -> None:
+        if self._is_final:
+            return
+        self._obstacle = None
         if self._since is None:
             self._since = time.monotonic()
             self._guard(self.device.begin_check)
 
     def is_over(self) -> bool:
-        return bool(self._failure) or self._guard(self.device.is_checked)
+        return self._obstacle is not None or self._guard(self.device.is_checked)
 
     def conclude(self) -> Verdict:
         is_over = self.is_over()
-        if self._failure:
-            broken = (
-                f"it fails every call of CUDA in this process: {self._failure}; restart the program, and reset the GPU "
-                "if that does not help"
-            )
-            return Verdict((broken,), is_permanent=True)
+        if self._obstacle is not None:
+            self._since = None
+            return self._obstacle
         assert self._since is not None, "a copy is begun before it is concluded"
         if not is_over:
             age = time.monotonic() - self._since
@@ -94,6 +96,25 @@ class _Copy:
     def _guard(self, call: Callable[[], bool | None]) -> bool:
         try:
             return bool(call())
+        except ContextReplacedError:
+            self._obstacle, self._is_final = _RESET, True
         except CudaCallError as error:
-            self._failure = str(error)
-            return True
+            self._obstacle, self._is_final = _verdict_on(error), error.is_sticky
+        return True
+
+
+_RESET = Verdict(
+    notices=("the program has reset it: from now on it is watched through the driver's management library alone",)
+)
+
+
+def _verdict_on(error: CudaCallError) -> Verdict:
+    if error.is_capture:
+        return Verdict(notices=("the program captures a CUDA graph: the copy on it is left for the next check",))
+    if error.is_sticky:
+        broken = (
+            f"it fails every call of CUDA in this process: {error}; restart the program, and reset the GPU if that "
+            "does not help"
+        )
+        return Verdict((broken,), is_permanent=True)
+    return Verdict((f"a call of CUDA failed: {error}; look at nvidia-smi, and for NVRM in the kernel log (dmesg)",))

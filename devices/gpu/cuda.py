@@ -12,9 +12,15 @@ from typing import Any
 from ...errors import DeviceInitializationError
 from .nvml import INSTALL
 
-__all__ = ["Cuda", "CudaCallError", "CudaDevice", "open_cuda"]
+__all__ = ["ContextReplacedError", "Cuda", "CudaCallError", "CudaDevice", "open_cuda"]
 
 _SUCCESS, _NOT_READY = 0, 600
+# Calls that get in the way of the capture of a graph, in this thread or another, or in whose way that is.
+_CAPTURE = range(900, 909)
+# What asking for its number gives where a context was destroyed.
+_INVALID, _DESTROYED = 201, 709
+# After these every call fails in the same way until the process ends; so says their documentation.
+_STICKY = frozenset({214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911})
 _NON_BLOCKING = 1
 
 _SIZE = 65_536
@@ -43,9 +49,26 @@ class CudaCallError(Exception):
         self.code = code
 
     @property
+    def is_capture(self) -> bool:
+        """Whether nothing is wrong but that a graph is being captured."""
+        return self.code in _CAPTURE
+
+    @property
+    def is_sticky(self) -> bool:
+        """Whether CUDA will not work again in this process."""
+        return self.code in _STICKY
+
+    @property
     def advice(self) -> str:
         """What to do about it."""
         return _ADVICE.get(self.code, "Check the kernel log (dmesg) for NVRM, and nvidia-smi.")
+
+
+class ContextReplacedError(CudaCallError):
+    """The program has reset the context that it shares with the checks: what they made in it is gone."""
+
+    def __init__(self) -> None:
+        super().__init__(_DESTROYED, "the context was reset by the program")
 
 
 class Cuda:
@@ -69,12 +92,30 @@ class Cuda:
         """
         try:
             status, *results = getattr(self._driver, function)(*arguments)
-        except (RuntimeError, ValueError) as error:
-            # The package could not load the driver's library, found it too old, or does not know what it answered.
+        except (AttributeError, RuntimeError, ValueError) as error:
+            # The package is too old, could not load the driver's library, found that too old, or does not know what it
+            # answered.
             raise CudaCallError(-1, f"{function}: {error}") from error
         if int(status) != _SUCCESS:
             raise CudaCallError(int(status), f"{function} gave {status.name} ({self._explained(status)})")
         return results[0] if results else None
+
+    @contextlib.contextmanager
+    def relaxed(self) -> Iterator[None]:
+        """Have this thread's calls leave alone the graphs that other threads capture.
+
+        By default, a call that allocates, or asks for the state of a stream, makes the capture invalid, and fails.
+
+        Raises:
+            CudaCallError: this cannot be had; nothing else was called.
+        """
+        function = "cuThreadExchangeStreamCaptureMode"
+        before = self.call(function, self._driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(CudaCallError):
+                self.call(function, before)
 
     def is_done(self, stream: Any) -> bool:
         """Whether all work in a stream is done.
@@ -120,7 +161,8 @@ class CudaDevice:
     """A GPU with this process's primary context, the one that frameworks use as well, and memory for checks.
 
     All calls come from one thread. A check moves a pattern to the GPU, inside it, and back, and has it fill memory, in
-    a stream of its own: the user's programs are not held up.
+    a stream of its own: the user's programs are not held up, nor are graphs that they capture disturbed. Memory that
+    went with the context, where the program has reset it, is not touched: it may be the program's by now.
 
     Args:
         cuda: the driver.
@@ -135,9 +177,12 @@ class CudaDevice:
         self._held = contextlib.ExitStack()
         self._runs = 0
         self._device = cuda.call("cuDeviceGet", ordinal)
-        self._context = cuda.call("cuDevicePrimaryCtxRetain", self._device)
+        with cuda.relaxed():
+            self._context = cuda.call("cuDevicePrimaryCtxRetain", self._device)
         self._is_retained = True
+        self._context_id: int | None = None
         try:
+            self._context_id = self._asked_id()
             with self._current():
                 self._stream = self._hold("cuStreamDestroy", "cuStreamCreate", _NON_BLOCKING)
                 memory = self._hold("cuMemFree", "cuMemAlloc", 2 * _SIZE)
@@ -152,7 +197,8 @@ class CudaDevice:
         """Ask for the copies; returns at once.
 
         Raises:
-            CudaCallError: the context is broken.
+            CudaCallError: a call failed.
+            ContextReplacedError: the context is not the one that the memory was in.
         """
         self._runs += 1
         # Another pattern each time: what is left of the last one must not pass.
@@ -173,7 +219,8 @@ class CudaDevice:
         """Whether all that `begin_check` asked for is done.
 
         Raises:
-            CudaCallError: it failed, or the context is broken.
+            CudaCallError: some of it failed, or a call did.
+            ContextReplacedError: the context is not the one that the memory was in.
         """
         with self._current():
             return self._cuda.is_done(self._stream)
@@ -195,7 +242,7 @@ class CudaDevice:
             held.close()
         if self._is_retained:
             self._is_retained = False
-            with contextlib.suppress(CudaCallError):
+            with contextlib.suppress(CudaCallError), self._cuda.relaxed():
                 self._cuda.call("cuDevicePrimaryCtxRelease", self._device)
 
     def _hold(self, give_back: str, function: str, *arguments: Any) -> Any:
@@ -205,11 +252,25 @@ class CudaDevice:
 
     @contextlib.contextmanager
     def _current(self) -> Iterator[None]:
-        self._cuda.call("cuCtxPushCurrent", self._context)
+        with self._cuda.relaxed():
+            if self._asked_id() != self._context_id:
+                raise ContextReplacedError
+            self._cuda.call("cuCtxPushCurrent", self._context)
+            try:
+                yield
+            finally:
+                self._cuda.call("cuCtxPopCurrent")
+
+    def _asked_id(self) -> int | None:
+        """Return the number of the context, which no other ever gets; `None` where the driver has no such numbers."""
         try:
-            yield
-        finally:
-            self._cuda.call("cuCtxPopCurrent")
+            return int(self._cuda.call("cuCtxGetId", self._context))
+        except CudaCallError as error:
+            if error.code in (_INVALID, _DESTROYED):
+                raise ContextReplacedError from error
+            if error.code == -1:
+                return None
+            raise
 
 
 def open_cuda(client_id: int, driver_version: str) -> Cuda:

@@ -12,6 +12,7 @@ __all__ = ["GPU_IS_LOST", "GPU_NEEDS_RESET", "INSTALL", "Nvml", "NvmlCallError",
 
 INSTALL = "pip install 'bringup[gpu]'"
 GPU_IS_LOST, GPU_NEEDS_RESET = 15, 16
+_UNINITIALIZED = 1
 
 # What a driver, a library or a GPU that is older, smaller or virtual answers to a question it does not know: invalid
 # argument, not supported, no permission, not found, function not found, no data, not for virtual GPUs, another version
@@ -43,13 +44,20 @@ class NvmlCallError(Exception):
 class Nvml:
     """A session with the library. Calls may come from any thread.
 
+    The library counts who has begun a session and who has ended one: another part of the process that ends one too many
+    ends this one.
+
     Args:
         library: the module `pynvml`, initialised.
+
+    Attributes:
+        session: how often it was begun anew; what was made in an earlier session must not be handed to the library.
     """
 
     def __init__(self, library: Any) -> None:
         self._library = library
         self._open = True
+        self.session = 0
 
     def ask(self, function: str, *arguments: Any) -> Any:
         """Call a function of the module.
@@ -82,6 +90,19 @@ class Nvml:
             if error.code in (GPU_IS_LOST, GPU_NEEDS_RESET):
                 raise
             return None
+
+    def revive(self) -> None:
+        """Begin a session again where somebody else has ended it.
+
+        Raises:
+            NvmlCallError: it could not be begun.
+        """
+        try:
+            self.ask("nvmlSystemGetDriverVersion")
+        except NvmlCallError as error:
+            if error.code == _UNINITIALIZED:
+                self.ask("nvmlInit")
+                self.session += 1
 
     def constant(self, name: str) -> int | None:
         """Return a constant of the module, `None` where it is too old to have it."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import threading
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,9 @@ _RECOVERY_FIELD = 230
 _XID_EVENT = 0x8
 _LINKS_MAX = 64
 
+# Programs that fault may make the driver report faster than is read: the rest is for the next reading.
+_EVENTS_MAX = 10_000
+
 
 class GpuWatch:
     """Watches GPUs. Xids are those that the driver reports from the making of the watch on.
@@ -28,42 +32,62 @@ class GpuWatch:
     Args:
         nvml: a session, which outlives the watch.
         gpus: the GPUs.
+        interrupted: set, from any thread, it makes a `read` return soon.
 
     Raises:
         NvmlCallError: the library fails as a whole.
     """
 
-    def __init__(self, nvml: Nvml, gpus: Sequence[Gpu]) -> None:
+    def __init__(self, nvml: Nvml, gpus: Sequence[Gpu], interrupted: threading.Event) -> None:
         self._nvml = nvml
         self._gpus = tuple(gpus)
-        self._xids: dict[str, list[int]] = defaultdict(list)
-        self._events = nvml.ask("nvmlEventSetCreate")
-        if self._events is not None:
-            for gpu in self._gpus:
-                try:
-                    nvml.ask("nvmlDeviceRegisterEvents", self._handle(gpu), _XID_EVENT, self._events)
-                except NvmlCallError:
-                    pass  # its reading says why it does not answer
+        self._interrupted = interrupted
+        self._xids: dict[str, Counter[int]] = defaultdict(Counter)
+        self._events: Any = None
+        self._session = nvml.session
+        self._register()
 
     def read(self) -> dict[Gpu, GpuReading]:
         """Return a reading of each GPU; `xids` are all since the watch was made."""
+        self._keep_session()
         self._drain_events()
         return {gpu: self._read(gpu) for gpu in self._gpus}
 
     def close(self) -> None:
         """End the watch. Idempotent."""
         events, self._events = self._events, None
-        if events is not None:
+        if events is not None and self._session == self._nvml.session:
             try:
                 self._nvml.ask("nvmlEventSetFree", events)
             except NvmlCallError:
                 pass  # it goes with the session
 
+    def _register(self) -> None:
+        self._events = self._nvml.ask("nvmlEventSetCreate")
+        if self._events is not None:
+            for gpu in self._gpus:
+                try:
+                    self._nvml.ask("nvmlDeviceRegisterEvents", self._handle(gpu), _XID_EVENT, self._events)
+                except NvmlCallError:
+                    pass  # its reading says why it does not answer
+
+    def _keep_session(self) -> None:
+        """Begin another session where somebody has ended this one, and with it the events, which are not to be used."""
+        try:
+            self._nvml.revive()
+            if self._session != self._nvml.session:
+                self._session, self._events = self._nvml.session, None
+                self._register()
+        except NvmlCallError:
+            self._session, self._events = -1, None  # the readings say why nothing answers
+
     def _handle(self, gpu: Gpu) -> Any:
         return self._nvml.ask("nvmlDeviceGetHandleByUUID", gpu.uuid)
 
     def _drain_events(self) -> None:
-        while self._events is not None:
+        for _ in range(_EVENTS_MAX):
+            if self._events is None or self._interrupted.is_set():
+                return
             try:
                 event = self._nvml.ask("nvmlEventSetWait_v2", self._events, 0)
                 if event is None:
@@ -73,19 +97,20 @@ class GpuWatch:
                 # There are no more of them, or a GPU is lost, which its reading tells.
                 return
             if event.eventType == _XID_EVENT and uuid is not None:
-                self._xids[uuid].append(int(event.eventData))
+                self._xids[uuid][int(event.eventData)] += 1
 
     def _read(self, gpu: Gpu) -> GpuReading:
-        xids = tuple(self._xids[gpu.uuid])
+        xids = tuple(sorted(self._xids[gpu.uuid].items()))
         try:
             handle = self._handle(gpu)
             if handle is None:
                 return GpuReading(failure="it is not there any more", xids=xids)
             return self._asked(handle, xids)
         except NvmlCallError as error:
-            return GpuReading(failure=str(error), is_lost=error.code == GPU_IS_LOST, xids=xids)
+            lost, needs_reset = error.code == GPU_IS_LOST, error.code == GPU_NEEDS_RESET
+            return GpuReading(failure=str(error), is_lost=lost, needs_reset=needs_reset, xids=xids)
 
-    def _asked(self, handle: Any, xids: tuple[int, ...]) -> GpuReading:
+    def _asked(self, handle: Any, xids: tuple[tuple[int, int], ...]) -> GpuReading:
         ask = self._nvml.ask_optional
         # Every GPU has one. What a single one of the other questions fails with is no sign that the GPU is ill.
         temperature = self._nvml.ask("nvmlDeviceGetTemperatureV", handle, _SENSOR)

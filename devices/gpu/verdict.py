@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..base import Health
 from .xids import Severity, explain_xid
 
-__all__ = ["GpuReading", "Verdict", "health_of", "judge"]
+__all__ = ["GpuReading", "Verdict", "baseline", "health_of", "judge"]
 
 _COOL = "check fans, airflow or coolant"
 
@@ -47,6 +47,7 @@ class GpuReading:
     Attributes:
         failure: why it does not answer, empty where it does.
         is_lost: whether it has fallen off the bus.
+        needs_reset: whether it answers nothing until it is reset.
         temperature: degrees Celsius.
         slowdown_at: the temperature from which on its hardware slows it down.
         shutdown_at: the temperature at which it turns itself off.
@@ -58,11 +59,12 @@ class GpuReading:
         retirement_pending: whether pages are to be retired at the next reset.
         recovery: the library's number for what is to be done with the GPU, 0 for nothing.
         links_up: its NVLinks that are up.
-        xids: the errors that the driver reported since the reading before.
+        xids: the errors that the driver has reported, each with how often.
     """
 
     failure: str = ""
     is_lost: bool = False
+    needs_reset: bool = False
     temperature: int | None = None
     slowdown_at: int | None = None
     shutdown_at: int | None = None
@@ -74,7 +76,7 @@ class GpuReading:
     retirement_pending: bool | None = None
     recovery: int | None = None
     links_up: frozenset[int] | None = None
-    xids: tuple[int, ...] = ()
+    xids: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +107,24 @@ def judge(first: GpuReading, now: GpuReading) -> Verdict:
             "and reseat or replace the GPU if it happens again"
         )
         return Verdict((lost,), is_permanent=True)
+    if now.needs_reset:
+        asked = f"it must be reset before it can be used again (nvidia-smi --gpu-reset): {now.failure}"
+        return Verdict((asked,), is_permanent=True)
     if now.failure:
         return Verdict((f"it does not answer the driver: {now.failure}; look for NVRM in the kernel log (dmesg)",))
     faults = tuple(_faults(first, now))
-    is_permanent = any(explain_xid(number).is_fault for number in now.xids) or bool(now.remap_failed)
+    is_permanent = any(explain_xid(number).is_fault for number, _ in now.xids) or bool(now.remap_failed)
     return Verdict(faults, tuple(_notices(now)), bool(faults) and is_permanent)
+
+
+def baseline(first: GpuReading, now: GpuReading) -> GpuReading:
+    """Return what later readings are to be compared with: the first one, and the first known value of what it lacks.
+
+    A count of errors that has fallen was begun anew.
+    """
+    counts = [reading.uncorrectable for reading in (first, now) if reading.uncorrectable is not None]
+    links = now.links_up if first.links_up is None else first.links_up
+    return replace(first, uncorrectable=min(counts, default=None), links_up=links)
 
 
 def health_of(verdicts: Iterable[tuple[str, Verdict]]) -> Health:
@@ -135,11 +150,12 @@ def health_of(verdicts: Iterable[tuple[str, Verdict]]) -> Health:
 
 
 def _faults(first: GpuReading, now: GpuReading) -> Iterator[str]:
-    for number in sorted(set(now.xids)):
+    for number, count in now.xids:
         if (xid := explain_xid(number)).is_fault:
             todo = "power-cycle the host" if xid.severity is Severity.REBOOT else _REPLACE
-            yield f"the driver reported {xid}; {todo}"
-    if (new := (now.uncorrectable or 0) - (first.uncorrectable or 0)) > 0:
+            yield f"the driver reported {xid}{_times(count)}; {todo}"
+    known = first.uncorrectable is not None and now.uncorrectable is not None
+    if known and (new := (now.uncorrectable or 0) - (first.uncorrectable or 0)) > 0:
         yield f"its memory had {new} uncorrectable ECC errors since start; {_REPLACE}"
     if now.remap_failed:
         yield "a broken row of its memory could not be remapped: it has no spare rows left there; replace the GPU"
@@ -153,9 +169,9 @@ def _faults(first: GpuReading, now: GpuReading) -> Iterator[str]:
 
 
 def _notices(now: GpuReading) -> Iterator[str]:
-    for number in sorted(set(now.xids)):
+    for number, count in now.xids:
         if not (xid := explain_xid(number)).is_fault:
-            yield f"the driver reported {xid}"
+            yield f"the driver reported {xid}{_times(count)}"
     reasons = [(bit, text) for bit, text in _SLOWDOWNS if (now.slowdown or 0) & bit]
     # The general reason comes along with one that says more.
     special = [(bit, text) for bit, text in reasons if bit != _GENERAL_SLOWDOWN] or reasons
@@ -169,6 +185,10 @@ def _notices(now: GpuReading) -> Iterator[str]:
         yield "broken rows of its memory are remapped at its next reset: reset it when its work is done"
     if now.retirement_pending:
         yield f"broken pages of its memory ({now.retired_pages or 'some'}) are retired at its next reset: reset it soon"
+
+
+def _times(count: int) -> str:
+    return f", {count} times" if count > 1 else ""
 
 
 def _is_reached(temperature: int | None, limit: int | None) -> bool:

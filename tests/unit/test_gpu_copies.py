@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import cast
 
@@ -9,7 +10,7 @@ import pytest
 
 from bringup.devices.gpu import copies as gpu_copies
 from bringup.devices.gpu.copies import GpuCopies
-from bringup.devices.gpu.cuda import CudaCallError, CudaDevice
+from bringup.devices.gpu.cuda import ContextReplacedError, CudaCallError, CudaDevice
 from bringup.devices.gpu.inventory import Gpu
 from bringup.devices.gpu.verdict import Verdict
 from bringup.devices.gpu.visible import VisibleGpu
@@ -55,8 +56,13 @@ def devices() -> list[Device]:
 
 
 @pytest.fixture
-def copies(devices: list[Device]) -> GpuCopies:
-    made = GpuCopies()
+def interrupted() -> threading.Event:
+    return threading.Event()
+
+
+@pytest.fixture
+def copies(devices: list[Device], interrupted: threading.Event) -> GpuCopies:
+    made = GpuCopies(interrupted)
     for gpu, device in zip(GPUS, devices, strict=True):
         made.add(VisibleGpu(gpu), cast("CudaDevice", device))
     return made
@@ -108,14 +114,50 @@ def test_a_broken_context_stays_broken(run: Run, devices: list[Device]) -> None:
         )
 
 
+@pytest.mark.parametrize("code", [1, 2, 304, 400, 800, 805, 999, -1])
+def test_an_error_that_may_pass_is_tried_again(code: int, run: Run, devices: list[Device]) -> None:
+    devices[0].failure = CudaCallError(code, "cuStreamQuery gave an error")
+    for _ in range(2):
+        ill, well = run()
+        assert ill.faults[0].startswith("a call of CUDA failed: cuStreamQuery gave an error; look at")
+        assert not ill.is_permanent
+        assert well == Verdict()
+    devices[0].failure = None
+    assert run() == [Verdict(), Verdict()]
+
+
+@pytest.mark.parametrize("code", range(900, 909))
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_a_capture_is_no_fault(code: int, is_begun: bool, run: Run, devices: list[Device]) -> None:
+    if is_begun:
+        devices[0].done = False
+        run()
+    devices[0].failure = CudaCallError(code, "cuStreamQuery gave an error")
+    ill, well = run()
+    assert (ill.faults, well) == ((), Verdict())
+    assert "captures a CUDA graph" in ill.notices[0]
+    devices[0].failure, devices[0].done = None, True
+    assert run() == [Verdict(), Verdict()]
+
+
+def test_a_context_that_was_reset_is_not_used_again(run: Run, devices: list[Device]) -> None:
+    devices[0].failure = ContextReplacedError()
+    run()
+    devices[0].failure = None
+    ill, well = run()
+    assert (ill.faults, ill.is_permanent, well) == ((), False, Verdict())
+    assert "the program has reset it" in ill.notices[0]
+    assert [device.begun for device in devices] == [0, 2]
+
+
 def test_a_gpu_that_is_lost_is_not_called(copies: GpuCopies, devices: list[Device]) -> None:
     assert [visible.gpu for visible, _ in copies.run(0.0, GPUS[1:])] == GPUS[1:]
     assert [device.begun for device in devices] == [0, 1]
 
 
-def test_waiting_can_be_cut_short(copies: GpuCopies, devices: list[Device]) -> None:
+def test_waiting_can_be_cut_short(copies: GpuCopies, devices: list[Device], interrupted: threading.Event) -> None:
     devices[0].done = False
-    copies.interrupt()
+    interrupted.set()
     assert copies.run(60.0, GPUS)[0][1].notices
 
 

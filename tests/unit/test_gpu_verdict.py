@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bringup.devices.base import Health
-from bringup.devices.gpu.verdict import GpuReading, Verdict, health_of, judge
+from bringup.devices.gpu.verdict import GpuReading, Verdict, baseline, health_of, judge
 from bringup.devices.gpu.xids import Severity, explain_xid
 
 WELL = GpuReading(
@@ -35,6 +35,7 @@ def test_a_gpu_of_which_nothing_is_known_is_well() -> None:
     ("reading", "said", "is_permanent"),
     [
         (GpuReading(failure="GPU is lost", is_lost=True), "fallen off the bus", True),
+        (GpuReading(failure="GPU requires reset", needs_reset=True), "must be reset before it can be used again", True),
         (GpuReading(failure="Unknown Error"), "does not answer the driver: Unknown Error", False),
         (replace(WELL, uncorrectable=2), "2 uncorrectable ECC errors since start", False),
         (replace(WELL, remap_failed=True), "could not be remapped", True),
@@ -43,8 +44,12 @@ def test_a_gpu_of_which_nothing_is_known_is_well() -> None:
         (replace(WELL, recovery=99), "asks for an action: number 99", False),
         (replace(WELL, links_up=frozenset({0, *range(3, 18)})), "NVLinks 1, 2 went down since start", False),
         (replace(WELL, temperature=95), "it is at 95 C, and turns itself off at 95 C", False),
-        (replace(WELL, xids=(79,)), "Xid 79 (the GPU has fallen off the bus); power-cycle the host", True),
-        (replace(WELL, xids=(13, 48)), "Xid 48 (an uncorrectable memory error (double-bit ECC)); drain the host", True),
+        (replace(WELL, xids=((79, 1),)), "Xid 79 (the GPU has fallen off the bus); power-cycle the host", True),
+        (
+            replace(WELL, xids=((13, 1), (48, 1))),
+            "Xid 48 (an uncorrectable memory error (double-bit ECC)); drain the host",
+            True,
+        ),
     ],
 )
 def test_faults(reading: GpuReading, said: str, is_permanent: bool) -> None:
@@ -65,9 +70,9 @@ def test_faults(reading: GpuReading, said: str, is_permanent: bool) -> None:
         (replace(WELL, remap_pending=True), "remapped at its next reset"),
         (replace(WELL, retired_pages=3, retirement_pending=True), "pages of its memory (3) are retired at its next"),
         (replace(WELL, recovery=4), "let the programs on the GPU end"),
-        (replace(WELL, xids=(31, 31)), "the driver reported Xid 31 (a program's kernel accessed memory"),
-        (replace(WELL, xids=(94,)), "the driver reported Xid 94 (a memory error that was contained"),
-        (replace(WELL, xids=(777,)), "Xid 777 (see NVIDIA's catalog of Xids)"),
+        (replace(WELL, xids=((31, 2),)), "Xid 31 (a program's kernel accessed memory that is not its own), 2 times"),
+        (replace(WELL, xids=((94, 1),)), "the driver reported Xid 94 (a memory error that was contained"),
+        (replace(WELL, xids=((777, 1),)), "Xid 777 (see NVIDIA's catalog of Xids)"),
     ],
 )
 def test_what_is_only_worth_a_word(reading: GpuReading, said: str) -> None:
@@ -85,6 +90,24 @@ def test_everyday_reasons_for_a_clock_are_not_worth_a_word(slowdown: int) -> Non
 def test_what_was_there_before_the_start_is_history() -> None:
     before = replace(WELL, uncorrectable=5, links_up=frozenset({0}))
     assert judge(before, replace(WELL, uncorrectable=5, links_up=frozenset({0}))) == Verdict()
+
+
+def test_what_start_could_not_read_counts_from_its_first_reading_on() -> None:
+    first = baseline(GpuReading(), GpuReading())
+    assert judge(first, replace(WELL, uncorrectable=7)) == Verdict()
+    first = baseline(first, replace(WELL, uncorrectable=7, links_up=frozenset({0, 1})))
+    assert judge(first, replace(WELL, uncorrectable=7, links_up=frozenset({0, 1}))) == Verdict()
+    first = baseline(first, GpuReading(failure="Unknown Error"))
+    later = judge(first, replace(WELL, uncorrectable=9, links_up=frozenset({0})))
+    assert [fault.partition(" since")[0] for fault in later.faults] == [
+        "its memory had 2 uncorrectable ECC errors",
+        "NVLinks 1 went down",
+    ]
+
+
+def test_a_count_that_was_begun_anew_hides_nothing() -> None:
+    first = baseline(replace(WELL, uncorrectable=5), replace(WELL, uncorrectable=0))
+    assert "had 1 uncorrectable" in judge(first, replace(WELL, uncorrectable=1)).faults[0]
 
 
 def test_a_reading_that_fails_half_way_is_no_proof_of_errors() -> None:
