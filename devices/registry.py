@@ -34,7 +34,7 @@ _PREFERENCE = ("TPU", "GPU", "CPU")
 
 _CALLS = ("discover", "start", "check_health", "stop")
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("bringup")
 
 
 def type_name(device_type: str | None) -> str:

@@ -26,7 +26,7 @@ _Outcome: TypeAlias = tuple[T | None, BringupError | None]
 _LATE_END = 0.1
 _EXIT = 1.0
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("bringup")
 
 
 class BackendThread:

@@ -77,7 +77,9 @@ class Client:
         self._thread: RuntimeThread | None = None
         self._started: Latch[None] = Latch()
         self._pid = os.getpid()
+        self._parted: Latch[None] = Latch()
         self._is_noticed = False
+        self._has_acted = False
         self._termination = TerminationNotice(self._at_termination)
         self.services = ServiceClient(lambda deliver: self._up_peer.service_way(deliver), self._address_of)
 
@@ -260,16 +262,25 @@ class Client:
     async def _watch_failure(self) -> None:
         error = await self.failed.wait()
         self._end_calls()
-        if self.settled.is_set and isinstance(error, BringupError):
-            act_on_failure(self.plan.on_failure, self.job.client_id, fresh(error))
+        self._act_on_failure(error)
+
+    def _act_on_failure(self, error: BaseException | None) -> None:
+        """Do what the user wants done, once, where a job that was up has failed, not where this client ended itself."""
+        was_up = self.settled.value is not None
+        if was_up and not self._has_acted and isinstance(error, BringupError):
+            self._has_acted = True
+            if not isinstance(error, NotInitializedError):
+                act_on_failure(self.plan.on_failure, self.job.client_id, fresh(error), self._parted)
 
     def _on_end(self, failure: BaseException | None) -> None:
         """Called by the thread when its loop is closed."""
         if failure is not None:
             _log.critical("the runtime of client %d failed", self.job.client_id, exc_info=failure)
             self.failed.set(BringupError(f"internal error in the runtime of client {self.job.client_id}: {failure!r}"))
+        self._parted.set(None)
         self._end_calls()
         SOCKETS.clear()
+        self._act_on_failure(self.failed.value)
         if self.settled.value is None:
             ACTIVE.release(self)
         else:
@@ -319,6 +330,7 @@ class Client:
             PeerMachine(self._peer_config(), time.monotonic()),
             up=self.settled,
             failed=self.failed,
+            parted=self._parted,
             backend=BackendThread(
                 backend, name="bringup-devices", client_id=job.client_id, allow_empty=options.allow_empty
             ),

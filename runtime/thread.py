@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from ..errors import BringupError
 from .latch import Latch
+from .output import open_output
 
 __all__ = ["RuntimeThread"]
 
@@ -85,6 +86,7 @@ class RuntimeThread:
 
     def _run(self) -> None:
         failure: BaseException | None = None
+        output = open_output(self._thread.name)
         runner = asyncio.Runner(loop_factory=lambda: self._loop)
         try:
             runner.run(self._main())
@@ -97,6 +99,7 @@ class RuntimeThread:
         for call in calls:
             call.cancel()
         self._on_end(failure)
+        output.close()
         # Nobody waits for the loop to close: uvloop has been seen to hang there.
         self.finished.set(None)
         runner.close()

@@ -39,7 +39,7 @@ from .pipes import MemoryConnection, MemoryLink, MemoryServiceLink, Pipe, Signal
 
 __all__ = ["MemoryNetwork", "PeerNetwork"]
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("bringup")
 
 _UNREAD_MESSAGES_MAX = 1024
 _UNREAD_BYTES_MAX = 1024 * 1024

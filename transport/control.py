@@ -21,7 +21,7 @@ from .ports import ChannelClosedError, Connection, DialReport
 
 __all__ = ["GrpcServer", "open_connection"]
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("bringup")
 
 _SERVICE = "bringup.Coordinator"
 _METHOD = "Session"

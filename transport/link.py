@@ -19,7 +19,7 @@ _PATIENCE = 10.0
 _MILLISECONDS_MAX = 2**31 - 1
 """What the kernel's timeout holds: 24 days."""
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("bringup")
 
 
 class TcpLink(asyncio.BufferedProtocol):

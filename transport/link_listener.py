@@ -15,7 +15,7 @@ from .service_link import TcpServiceLink
 
 __all__ = ["TcpLinkListener"]
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("bringup")
 
 _STRANGERS_MAX = 64
 _VISITORS_MAX = 1024

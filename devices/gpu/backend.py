@@ -27,7 +27,7 @@ __all__ = ["GpuBackend"]
 _START_TIMEOUT = 30.0
 _CHECK_TIMEOUT = 5.0
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("bringup")
 
 
 class GpuBackend:

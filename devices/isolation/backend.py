@@ -17,7 +17,7 @@ __all__ = ["IsolatedBackend"]
 
 T = TypeVar("T")
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("bringup")
 
 
 class IsolatedBackend:

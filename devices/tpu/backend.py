@@ -26,7 +26,7 @@ __all__ = ["TpuBackend"]
 _START_TIMEOUT = 60.0
 _CHECK_TIMEOUT = 5.0
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("bringup")
 
 
 class Check(Protocol):

@@ -55,6 +55,7 @@ class CoordinationPeer:
         machine: decides.
         up: set when the job is up.
         failed: set to what ended the job, unless it ended in order.
+        parted: set once the others have been told, or have had their time.
         backend: the devices.
         network: how to reach the others; `None` for a job of one client.
         coordinator: on client 0, the coordinator to host.
@@ -73,6 +74,7 @@ class CoordinationPeer:
         *,
         up: Latch[ev.Up | None],
         failed: Latch[BaseException],
+        parted: Latch[None] | None = None,
         backend: BackendThread,
         network: Network | None,
         coordinator: CoordinatorDriver | None,
@@ -88,6 +90,7 @@ class CoordinationPeer:
         self.clock = clock
         self.up = up
         self.failed = failed
+        self._parted: Latch[None] = Latch() if parted is None else parted
         self.left: Latch[ev.Left] = Latch()
         self.preemption = Preemption(machine.config.client_id, self._wish, self.waiting)
         self._backend = backend
@@ -150,6 +153,7 @@ class CoordinationPeer:
         was_heard = await self._dialler.say_last_words()
         if self._coordinator is not None:
             await self._coordinator.close(self._latecomers_timeout if was_heard else 0.0)
+        self._parted.set(None)
         if self._server is not None:
             await self._server.close()
         for task in self._tasks:

@@ -26,7 +26,7 @@ from .channel import Channel
 
 __all__ = ["ServiceServer"]
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("bringup")
 
 _REQUESTS = frozenset(get_args(ServiceRequest))
 

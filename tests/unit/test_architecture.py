@@ -196,6 +196,20 @@ def test_nothing_that_comes_from_a_wire_can_run() -> None:
                 assert node.func.id not in ("eval", "exec", "compile"), f"{module} line {node.lineno}"
 
 
+def test_everything_logs_by_one_name() -> None:
+    """What `runtime.output` promises of the runtime's loop, it keeps for that logger."""
+    for module in FILES:
+        for node in ast.walk(tree_of(module)):
+            if (
+                module != "runtime.output"
+                and isinstance(node, ast.Call)
+                and ast.unparse(node.func).endswith("getLogger")
+            ):
+                assert [ast.unparse(argument) for argument in node.args] == ["'bringup'"], (
+                    f"{module} line {node.lineno}"
+                )
+
+
 def test_the_root_holds_three_python_files() -> None:
     assert {path.name for path in ROOT.glob("*.py")} == {"__init__.py", "__main__.py", "errors.py"}
 
