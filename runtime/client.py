@@ -34,7 +34,7 @@ from .machines import events as ev
 from .machines.coordinator import CoordinatorConfig, CoordinatorMachine
 from .machines.peer import PeerConfig, PeerMachine
 from .machines.services import Services
-from .on_failure import act_on_failure
+from .on_failure import FailureAction
 from .progress import show_progress
 from .services import ServiceClient
 from .signals import TerminationNotice
@@ -77,9 +77,8 @@ class Client:
         self._thread: RuntimeThread | None = None
         self._started: Latch[None] = Latch()
         self._pid = os.getpid()
-        self._parted: Latch[None] = Latch()
+        self._failure_action = FailureAction(plan.on_failure, self.job.client_id)
         self._is_noticed = False
-        self._has_acted = False
         self._termination = TerminationNotice(self._at_termination)
         self.services = ServiceClient(lambda deliver: self._up_peer.service_way(deliver), self._address_of)
 
@@ -260,27 +259,22 @@ class Client:
             self.peer.abort(error)
 
     async def _watch_failure(self) -> None:
-        error = await self.failed.wait()
+        await self.failed.wait()
         self._end_calls()
-        self._act_on_failure(error)
+        self._take_failure()
 
-    def _act_on_failure(self, error: BaseException | None) -> None:
-        """Do what the user wants done, once, where a job that was up has failed, not where this client ended itself."""
-        was_up = self.settled.value is not None
-        if was_up and not self._has_acted and isinstance(error, BringupError):
-            self._has_acted = True
-            if not isinstance(error, NotInitializedError):
-                act_on_failure(self.plan.on_failure, self.job.client_id, fresh(error), self._parted)
+    def _take_failure(self) -> None:
+        if self.settled.value is not None:
+            self._failure_action.take(self.failed.value, self._up_peer.parted)
 
     def _on_end(self, failure: BaseException | None) -> None:
         """Called by the thread when its loop is closed."""
         if failure is not None:
             _log.critical("the runtime of client %d failed", self.job.client_id, exc_info=failure)
             self.failed.set(BringupError(f"internal error in the runtime of client {self.job.client_id}: {failure!r}"))
-        self._parted.set(None)
         self._end_calls()
         SOCKETS.clear()
-        self._act_on_failure(self.failed.value)
+        self._take_failure()
         if self.settled.value is None:
             ACTIVE.release(self)
         else:
@@ -330,7 +324,6 @@ class Client:
             PeerMachine(self._peer_config(), time.monotonic()),
             up=self.settled,
             failed=self.failed,
-            parted=self._parted,
             backend=BackendThread(
                 backend, name="bringup-devices", client_id=job.client_id, allow_empty=options.allow_empty
             ),

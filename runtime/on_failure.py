@@ -8,11 +8,12 @@ import os
 import sys
 import threading
 
-from ..errors import BringupError
+from ..errors import BringupError, NotInitializedError
 from .configuration.plan import OnFailure
+from .fresh import fresh
 from .latch import Latch
 
-__all__ = ["EXIT_STATUS", "act_on_failure"]
+__all__ = ["EXIT_STATUS", "FailureAction"]
 
 _log = logging.getLogger("bringup")
 
@@ -20,34 +21,49 @@ EXIT_STATUS = 70
 """What a process ends with when its job fails and `on_failure` is `exit`, as jax's client does."""
 
 _TELLING_TIMEOUT = 5.0
-"""Seconds for which the last words to the others are waited for; see `CoordinationPeer.parted`."""
+"""Seconds for which the last words to the others are waited for."""
 
 _FLUSH_TIMEOUT = 2.0
 
 
-def act_on_failure(on_failure: OnFailure, client_id: int, error: BringupError, parted: Latch[None]) -> None:
-    """Call whom the user named, or end the process, whatever its main thread does, in a thread of its own.
+class FailureAction:
+    """Does what the user wants done where a job that was up has failed, once, not where this client ended itself."""
 
-    Only once this client has `parted` from the others: a process that ends before has not told them why.
-    """
-    if on_failure == "raise":
-        return
+    def __init__(self, on_failure: OnFailure, client_id: int) -> None:
+        self._on_failure = on_failure
+        self._client_id = client_id
+        self._is_taken = False
 
-    def act() -> None:
+    def take(self, error: BaseException | None, parted: Latch[None]) -> None:
+        """Act on what has ended the job, or this client; idempotent. Called on the runtime's thread.
+
+        Args:
+            error: what has ended it, or `None`.
+            parted: set once the others have been told: a process that ends before has not told them why.
+        """
+        if self._is_taken or not isinstance(error, BringupError):
+            return
+        self._is_taken = True
+        if self._on_failure != "raise" and not isinstance(error, NotInitializedError):
+            self._begin(fresh(error), parted)
+
+    def _begin(self, error: BringupError, parted: Latch[None]) -> None:
+        # An interpreter that comes to its end meanwhile waits for the one that ends it with another status.
+        is_daemon = callable(self._on_failure)
+        thread = threading.Thread(target=self._act, args=(error, parted), daemon=is_daemon, name="bringup-on-failure")
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads can be had, or the interpreter is ending
+            if self._on_failure == "exit":
+                os._exit(EXIT_STATUS)
+            _log.critical("client %d: on_failure was not called, for want of a thread: %s", self._client_id, error)
+
+    def _act(self, error: BringupError, parted: Latch[None]) -> None:
         parted.wait_blocking(_TELLING_TIMEOUT)
-        if callable(on_failure):
-            on_failure(error)  # type: ignore[arg-type]  # or the failure of the runtime itself
+        if callable(self._on_failure):
+            self._on_failure(error)  # type: ignore[arg-type]  # or the failure of the runtime itself
         else:
-            _exit(client_id, error)
-
-    # An interpreter that comes to its end meanwhile waits for the one that ends it with another status.
-    thread = threading.Thread(target=act, daemon=callable(on_failure), name="bringup-on-failure")
-    try:
-        thread.start()
-    except RuntimeError:  # no more threads can be had, or the interpreter is ending
-        if on_failure == "exit":
-            os._exit(EXIT_STATUS)
-        _log.critical("client %d: on_failure was not called, for want of a thread: %s", client_id, error)
+            _exit(self._client_id, error)
 
 
 def _exit(client_id: int, error: BringupError) -> None:

@@ -43,7 +43,6 @@ from .service_server import ServiceServer
 
 __all__ = ["CoordinationPeer"]
 
-
 BACKEND_STOP_TIMEOUT = 2.0
 """Seconds that a backend may take to release its devices; then its thread is left behind."""
 
@@ -55,7 +54,6 @@ class CoordinationPeer:
         machine: decides.
         up: set when the job is up.
         failed: set to what ended the job, unless it ended in order.
-        parted: set once the others have been told, or have had their time.
         backend: the devices.
         network: how to reach the others; `None` for a job of one client.
         coordinator: on client 0, the coordinator to host.
@@ -74,7 +72,6 @@ class CoordinationPeer:
         *,
         up: Latch[ev.Up | None],
         failed: Latch[BaseException],
-        parted: Latch[None] | None = None,
         backend: BackendThread,
         network: Network | None,
         coordinator: CoordinatorDriver | None,
@@ -90,7 +87,7 @@ class CoordinationPeer:
         self.clock = clock
         self.up = up
         self.failed = failed
-        self._parted: Latch[None] = Latch() if parted is None else parted
+        self.parted: Latch[None] = Latch()  # set once the others have been told, or have had their time
         self.left: Latch[ev.Left] = Latch()
         self.preemption = Preemption(machine.config.client_id, self._wish, self.waiting)
         self._backend = backend
@@ -153,7 +150,7 @@ class CoordinationPeer:
         was_heard = await self._dialler.say_last_words()
         if self._coordinator is not None:
             await self._coordinator.close(self._latecomers_timeout if was_heard else 0.0)
-        self._parted.set(None)
+        self.parted.set(None)
         if self._server is not None:
             await self._server.close()
         for task in self._tasks:
