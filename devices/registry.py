@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from ..errors import BringupError, ConfigurationError, DeviceInitializationError, DeviceNotFoundError
 from .base import BackendConfig, DeviceBackend
+from .texts import said
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -105,7 +106,7 @@ def _preferred(config: BackendConfig) -> DeviceBackend:
         except BringupError:
             raise
         except Exception as error:
-            cause = f"{type(error).__name__}: {error}"
+            cause = said(error)
             raise DeviceInitializationError(
                 f"client {config.client_id}: looking for {name} devices failed: {cause}. "
                 "Mend that, or say which device_type to use.",
@@ -162,7 +163,7 @@ def _load(point: EntryPoint, name: str, config: BackendConfig) -> DeviceBackend:
     except BringupError:
         raise
     except (Exception, SystemExit) as error:
-        raise _broken(point, f"{type(error).__name__}: {error}") from error
+        raise _broken(point, said(error)) from error
     if cause:
         raise _broken(point, cause)
     return cast("DeviceBackend", backend)

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
 from ..errors import BringupError, DeviceNotFoundError, DeviceTimeoutError
+from .answers import checked_devices, checked_discovery, checked_health
 from .base import DeviceBackend, Discovery, Health, Interruptible, LocalDevice, Openable
 from .calls import Call
+from .texts import text_of
 from .thread_errors import ThreadErrors
 from .whereabouts import whereabouts
 
@@ -111,7 +113,7 @@ class BackendThread:
 
     async def discover(self, timeout: float) -> Discovery:
         """Look for devices. `timeout` is in seconds; errors are those of `start`."""
-        return await self._call("discover", lambda: _expect(self._backend.discover(), Discovery), timeout)
+        return await self._call("discover", lambda: checked_discovery(self._backend.discover()), timeout)
 
     async def start(self, timeout: float) -> tuple[LocalDevice, ...]:
         """Bring the devices up; to be called once.
@@ -238,16 +240,18 @@ class BackendThread:
         return self._errors.abandoned(reason, at)
 
     def _run(self) -> None:
-        while (call := self._queue.get()) is not None:
-            self._execute(call)
-            # The next call may be hours away: keep nothing of this one until then.
-            del call
-        self._release()
-        with self._lock:
-            self._ended = True
-            waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            waiter.deliver()
+        try:
+            while (call := self._queue.get()) is not None:
+                self._execute(call)
+                # The next call may be hours away: keep nothing of this one until then.
+                del call
+            self._release()
+        finally:
+            with self._lock:
+                self._ended = True
+                waiters, self._waiters = self._waiters, []
+            for waiter in waiters:
+                waiter.deliver()
 
     def _execute(self, call: Call[Any]) -> None:
         with self._lock:
@@ -262,6 +266,10 @@ class BackendThread:
             self._running = ""
             if call in self._pending:
                 self._pending.remove(call)
+            abandoned = self._abandoned
+        if abandoned and outcome[1] is not None:
+            notes = "".join(f"; {note}" for note in getattr(outcome[1], "__notes__", ()))
+            _log.warning("%s: %s ended after all: %s%s", self._errors.owner, call.what, text_of(outcome[1]), notes)
         if not call.deliver(*outcome):
             self._end("the event loop of a call was closed")
 
@@ -269,7 +277,13 @@ class BackendThread:
         try:
             return function(), None
         except BaseException as raised:  # noqa: BLE001 - whoever waits gets it, and the thread must go on
-            return None, self._errors.raised(what, raised)
+            return None, self._error(what, raised)
+
+    def _error(self, what: str, raised: BaseException) -> BringupError:
+        try:
+            return self._errors.raised(what, raised)
+        except Exception:  # noqa: BLE001 - an exception may be of any class: whoever waits is told in any case
+            return self._errors.failed(f"{what} raised an exception that cannot be described")
 
     def _open(self) -> None:
         if isinstance(self._backend, Openable):
@@ -281,7 +295,7 @@ class BackendThread:
     def _start(self) -> tuple[LocalDevice, ...]:
         self._may_be_up = True
         try:
-            devices = tuple(_expect(device, LocalDevice) for device in self._backend.start())
+            devices = checked_devices(self._backend.start())
             if not devices:
                 raise DeviceNotFoundError(
                     f"{self._errors.owner} came up without a device. Check what it was given to use."
@@ -289,7 +303,7 @@ class BackendThread:
         except DeviceNotFoundError as error:
             if not self._allow_empty:
                 raise
-            _log.info("%s has no devices: %s", self._errors.owner, error)
+            _log.info("%s has no devices: %s", self._errors.owner, text_of(error))
             self._is_empty = True
             return ()
         return devices
@@ -297,7 +311,7 @@ class BackendThread:
     def _check_health(self) -> Health:
         if self._is_empty:
             return Health(ok=True, detail="no devices")
-        return _expect(self._backend.check_health(), Health)
+        return checked_health(self._backend.check_health())
 
     def _stop(self) -> None:
         # First: a stop that fails is not tried again.
@@ -317,9 +331,3 @@ class BackendThread:
 
 def _nothing() -> None:
     return None
-
-
-def _expect(value: Any, kind: type[T]) -> T:
-    if not isinstance(value, kind):
-        raise TypeError(f"it returned {value!r}, not a {kind.__name__}")
-    return value

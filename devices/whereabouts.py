@@ -1,35 +1,49 @@
-"""Where a thread is, in a few words: for calls that do not return."""
+"""Where the code of a backend is, or was when it raised, in a few words."""
 
 from __future__ import annotations
 
 import sys
 import threading
 import traceback
-from pathlib import Path
+from collections.abc import Iterable
+from types import FrameType
 
-__all__ = ["whereabouts"]
+__all__ = ["raised_at", "whereabouts"]
 
-_FRAMES_MAX = 4
+# Of the calls that a backend is in, its own come first and are its author's to know; the last say what it waits for.
+_FIRST, _LAST = 2, 2
 
-# Frames of the thread's own loop say nothing about the call.
-_OWN_FILES = ("threading.py", "thread.py")
+_PACKAGE = __name__.rpartition(".")[0]
+_OWN = {f"{_PACKAGE}.{name}" for name in ("thread", "deferred", "calls", "answers")} | {"threading"}
+_OWN_PARTS = f"{_PACKAGE}.isolation."
 
 
 def whereabouts(thread: threading.Thread | None) -> str:
-    """Return the calls that a thread is in, from the outermost: `start (sim.py:69), wait (threading.py:629)`.
+    """Return the calls of a backend that a thread is in: `start (npu.backend:69), wait (threading:629)`.
 
-    Only the innermost few are named; empty where nothing is known, as of a thread that has ended.
+    Outermost first, each with its module and line; bringup's own, which lead there, are left out, and those in the
+    middle of many. Empty where nothing is known, as of a thread that has ended.
     """
     if thread is None or thread.ident is None:
         return ""
     frame = sys._current_frames().get(thread.ident)
-    if frame is None:
-        return ""
+    return "" if frame is None else _path(reversed(list(traceback.walk_stack(frame))))
+
+
+def raised_at(error: BaseException) -> str:
+    """Return the calls of a backend that an exception came through, as `whereabouts` does."""
+    return _path(traceback.walk_tb(error.__traceback__))
+
+
+def _path(frames: Iterable[tuple[FrameType, int]]) -> str:
     # Without their source lines: reading them may block, as on the file system that the call hangs on.
-    calls = [
-        (Path(each.f_code.co_filename).name, line, each.f_code.co_name) for each, line in traceback.walk_stack(frame)
-    ]
-    calls.reverse()
-    while calls and calls[0][0] in _OWN_FILES:
-        del calls[0]
-    return ", ".join(f"{name} ({file}:{line})" for file, line, name in calls[-_FRAMES_MAX:])
+    calls = [(str(frame.f_globals.get("__name__", "?")), line, frame.f_code.co_name) for frame, line in frames]
+    first = next((index for index, (module, _, _) in enumerate(calls) if not _is_own(module)), len(calls))
+    texts = [f"{name} ({module}:{line})" for module, line, name in calls[first:]]
+    if len(texts) > _FIRST + _LAST:
+        texts[_FIRST:-_LAST] = ["..."]
+    return ", ".join(texts)
+
+
+def _is_own(module: str) -> bool:
+    return module in _OWN or module.startswith(_OWN_PARTS)

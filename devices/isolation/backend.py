@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import logging
-import platform
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from ...errors import BringupError, DeviceInitializationError
+from ..answers import OddAnswerError
 from ..base import BackendConfig, Discovery, Health, LocalDevice
 from ..registry import type_name
-from .frames import MalformedFrameError, devices_from, discovery_from, error_from, health_from, plain_config
+from ..thread_errors import ThreadErrors
+from .frames import (
+    ForeignError,
+    MalformedFrameError,
+    devices_from,
+    discovery_from,
+    error_from,
+    health_from,
+    plain_config,
+)
 from .process import BackendProcess, CutShortError, ProcessEndedError
 
 __all__ = ["IsolatedBackend"]
@@ -66,8 +75,9 @@ class IsolatedBackend:
             return
         try:
             self._process = BackendProcess()
-        except OSError as error:
-            raise self._failed(f"its process could not be started: {error}") from error
+        except (OSError, RuntimeError) as error:
+            reason = f"its process could not be started: {error}; mend that, or leave isolate_backend out"
+            raise self._errors(None).failed(reason) from error
         hello = {"device_type": self._asked_for, "config": plain_config(self._config)}
         try:
             self._device_type, self._simulated = self._ask("open", hello, _identity_from)
@@ -128,53 +138,53 @@ class IsolatedBackend:
         try:
             answer = process.ask(message)
             if "error" in answer:
-                error = error_from(answer["error"])
-                raise error if isinstance(error, BringupError) else self._raised(what, error)
+                raise self._raised(what, error_from(answer["error"]))
             return read(answer.get("result"))
         except ProcessEndedError as ended:
             raise self._lost(process, f"{ended} during {what}") from None
         except MalformedFrameError as odd:
             raise self._lost(process, f"answered {what} with something else: {odd}; it was killed") from None
         except CutShortError as cut:
-            _log.warning("%s was killed in %s%s", self._owner(process), what, str(cut) and f"; its stack:\n{cut}")
-            raise self._lost(process, f"was killed in {what}, which had been given up") from None
+            lost = self._lost(process, f"was killed in {what}, which had been given up", said="")
+            if str(cut):
+                lost.add_note(f"its stack:\n{cut}")
+            raise lost from None
 
     def _drop_process(self) -> None:
         process, self._process = self._process, None
         if process is not None and not process.end():
             _log.warning("%s does not die; it is left behind", self._owner(process))
 
-    def _lost(self, process: BackendProcess, how: str) -> DeviceInitializationError:
+    def _lost(self, process: BackendProcess, how: str, said: str | None = None) -> DeviceInitializationError:
         """Forget a process that is of no use any more, and return the error that says so."""
-        printed = process.printed()
+        printed = process.printed() if said is None else said
         owner = self._owner(process)
         self._process = None
         if not process.kill():
             _log.warning("%s does not die; it is left behind", owner)
-        said = f" It said: {printed}" if printed else ""
+        words = f" It said: {printed}" if printed else ""
         error = DeviceInitializationError(
-            f"{owner} {how}. Look for a defect of the devices of that host, of their driver or its library.{said}",
+            f"{owner} {how}. Look for a defect of the devices of that host, of their driver or its library.{words}",
             client_id=self._config.client_id,
             cause=f"the backend's process {how}",
         )
         self._end = str(error)
         return error
 
-    def _raised(self, what: str, cause: str) -> DeviceInitializationError:
-        return self._failed(f"{what} raised {cause}", cause)
+    def _raised(self, what: str, error: BringupError | OddAnswerError | ForeignError) -> BringupError:
+        if isinstance(error, BringupError):
+            return error
+        errors = self._errors(self._process)
+        if isinstance(error, OddAnswerError):
+            return errors.odd(what, str(error))
+        return errors.foreign(what, error.cause, error.at)
 
-    def _failed(self, how: str, cause: str = "") -> DeviceInitializationError:
-        client_id = self._config.client_id
-        return DeviceInitializationError(
-            f"{self._owner(self._process)}: {how}. Check the devices of that host and their driver.",
-            client_id=client_id,
-            cause=cause or how,
-        )
+    def _errors(self, process: BackendProcess | None) -> ThreadErrors:
+        own = f", in its own process {process.pid}," if process is not None else ""
+        return ThreadErrors(self._device_type, self._config.client_id, process=own)
 
     def _owner(self, process: BackendProcess | None) -> str:
-        own = f", in its own process {process.pid}," if process is not None else ""
-        client_id, host = self._config.client_id, platform.node()
-        return f"the {self._device_type} backend of client {client_id} on host {host}{own}"
+        return self._errors(process).owner
 
 
 def _identity_from(value: object) -> tuple[str, bool]:

@@ -12,10 +12,11 @@ import queue
 import signal
 import sys
 import threading
-from typing import Any
+from typing import Any, BinaryIO
 
 from ..base import DeviceBackend, Openable
 from ..registry import create_backend
+from ..whereabouts import raised_at
 from .frames import (
     CALLS,
     HEADER_BYTES,
@@ -28,24 +29,48 @@ from .frames import (
     size_of,
 )
 
-__all__ = ["BOOTSTRAP", "main"]
+__all__ = ["BOOTSTRAP", "GROUP_SIGNALS", "STACK_SIGNAL", "main"]
 
 # Run with -P, so that the standard library comes from where it should; then with the client's own path, which may have
-# come to hold more than its environment says.
-BOOTSTRAP = f"import json, sys; sys.path[:] = json.loads(sys.argv[1]); from {__name__} import main; main()"
+# come to hold more than its environment says. It comes through the pipe, as an argument has 128 KiB at most.
+BOOTSTRAP = f"""\
+import json, sys
+requests = open(int(sys.argv[1]), "rb")
+sys.path[:] = json.loads(requests.read(int.from_bytes(requests.read({HEADER_BYTES}), "big")) or "{{}}").get("path", [])
+from {__name__} import main
+main(requests)
+"""
+
+STACK_SIGNAL: int = getattr(signal, "SIGRTMAX", signal.SIGUSR1)
+"""Has the process write its stack."""
+
+_FATAL = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGTERM", "SIGXCPU", "SIGVTALRM")
+_FATAL_ON_LINUX = ("SIGPROF", "SIGPOLL", "SIGPWR", "SIGSTKFLT")
+GROUP_SIGNALS: frozenset[int] = frozenset(
+    {int(getattr(signal, name)) for name in (*_FATAL, *_FATAL_ON_LINUX) if hasattr(signal, name)}
+    | set(range(getattr(signal, "SIGRTMIN", 0), getattr(signal, "SIGRTMAX", 0)))
+) - {STACK_SIGNAL}
+"""What ends a process by default, is sent to whole groups of them, and is no sign of a defect in this one."""
 
 _PR_SET_PDEATHSIG = 1
 
 
-def main() -> None:
-    """Serve until the client has enough. Arguments: the path of imports as JSON, and the client's process id."""
-    _die_with(int(sys.argv[2]))
-    requests, answers = _take_pipes()
-    # They are sent to whole groups of processes, and meant for the client: it decides when its backend ends.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+def main(requests: BinaryIO) -> None:
+    """Serve until the client has enough.
+
+    Arguments of the process: the descriptors of the pipe that requests come through and of that for answers, and the
+    client's process id.
+
+    Args:
+        requests: the pipe that requests come through, opened; the path of imports is read from it already.
+    """
+    client_pid, answers = int(sys.argv[3]), int(sys.argv[2])
+    # They are for this process alone, not for what the backend starts.
+    for descriptor in (requests.fileno(), answers):
+        os.set_inheritable(descriptor, False)
+    _die_with(client_pid)
+    _take_signals()
     faulthandler.enable(2, all_threads=False)
-    faulthandler.register(signal.SIGUSR1, 2)
     inbox: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(requests, inbox), name="bringup-requests", daemon=True).start()
     _serve(inbox, answers)
@@ -56,25 +81,39 @@ def _die_with(client_pid: int) -> None:
         import ctypes
 
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    # It may have died before.
-    if os.getppid() != client_pid:
+    # It may have died before. What stands between the two, as a script round the interpreter does, dies with it.
+    if os.getppid() == client_pid:
+        return
+    try:
+        os.kill(client_pid, 0)
+    except OSError:
+        message = f"the client, process {client_pid}, is not there: it has ended, or {sys.executable} hides it"
+        os.write(2, f"{message}\n".encode())
         os._exit(1)
 
 
-def _take_pipes() -> tuple[int, int]:
-    """Keep the pipes for frames alone: what libraries print goes where their complaints go."""
-    requests, answers = os.dup(0), os.dup(1)
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.dup2(2, 1)
-    os.close(null)
-    return requests, answers
+def _take_signals() -> None:
+    """Outlive signals to the group: they are meant for the client, who decides when its backend ends.
+
+    They are handled, not ignored: whatever the backend starts has them as usual.
+    """
+    faulthandler.register(STACK_SIGNAL, 2)
+    for number in GROUP_SIGNALS:
+        # One that was ignored from the beginning, as under nohup, stays so.
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _do_nothing)
+            signal.siginterrupt(number, False)
+    # The client had them held back until here, for this process and so for all that it starts.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {*GROUP_SIGNALS, STACK_SIGNAL})
 
 
-def _read(requests: int, inbox: queue.SimpleQueue[dict[str, Any]]) -> None:
-    with os.fdopen(requests, "rb") as stream:
-        while len(header := stream.read(HEADER_BYTES)) == HEADER_BYTES:
-            inbox.put(message_of(stream.read(size_of(header))))
+def _do_nothing(*_: object) -> None:
+    return
+
+
+def _read(requests: BinaryIO, inbox: queue.SimpleQueue[dict[str, Any]]) -> None:
+    while len(header := requests.read(HEADER_BYTES)) == HEADER_BYTES:
+        inbox.put(message_of(requests.read(size_of(header))))
     # Without a word to native code, which may be in the middle of something that never ends.
     os._exit(0)
 
@@ -91,7 +130,7 @@ def _serve(inbox: queue.SimpleQueue[dict[str, Any]], answers: int) -> None:
             else:
                 answer = {"result": _call(backend, request["call"])}
         except BaseException as error:  # noqa: BLE001 - the client raises it
-            answer = {"error": plain_error(error)}
+            answer = {"error": plain_error(error, raised_at(error))}
         _send(answers, answer)
 
 
@@ -104,8 +143,7 @@ def _make(request: dict[str, Any]) -> DeviceBackend:
 
 def _call(backend: DeviceBackend, call: str) -> object:
     assert call in CALLS
-    result = getattr(backend, call)()
-    return plain(tuple(result) if call == "start" else result)
+    return plain(call, getattr(backend, call)())
 
 
 def _send(answers: int, answer: dict[str, Any]) -> None:

@@ -8,9 +8,10 @@ comes from is that of native code.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -22,12 +23,15 @@ from ...errors import (
     DeviceNotFoundError,
     DeviceTimeoutError,
 )
+from ..answers import OddAnswerError, checked_devices, checked_discovery, checked_health, is_sound
 from ..base import BackendConfig, CoreLocation, Discovery, Health, LocalDevice
+from ..texts import clipped, said, shown, text_of
 
 __all__ = [
     "CALLS",
     "FRAME_BYTES_MAX",
     "HEADER_BYTES",
+    "ForeignError",
     "MalformedFrameError",
     "config_from",
     "devices_from",
@@ -50,7 +54,7 @@ FRAME_BYTES_MAX = 32 * 2**20
 _HEADER = struct.Struct("!I")
 HEADER_BYTES = _HEADER.size
 
-_TEXT_MAX = 16_384
+_ODD = OddAnswerError.__name__
 _DEVICE_ERRORS: Mapping[str, type[DeviceError]] = {
     kind.__name__: kind for kind in (DeviceNotFoundError, DeviceInitializationError, DeviceTimeoutError)
 }
@@ -58,6 +62,20 @@ _DEVICE_ERRORS: Mapping[str, type[DeviceError]] = {
 
 class MalformedFrameError(Exception):
     """What came is not what the other side says; the text says what it is."""
+
+
+class ForeignError(Exception):
+    """The code of the backend raised an exception that is none of bringup's.
+
+    Attributes:
+        cause: its type and text.
+        at: the calls that it came through.
+    """
+
+    def __init__(self, cause: str, at: str) -> None:
+        super().__init__(cause)
+        self.cause = cause
+        self.at = at
 
 
 def frame_of(message: object) -> bytes:
@@ -95,20 +113,22 @@ def message_of(body: bytes) -> dict[str, Any]:
     return message
 
 
-def plain(result: object) -> object:
+def plain(call: str, result: object) -> object:
     """Return what a call gave, made of what JSON has.
 
     Raises:
-        TypeError: it gave something that no call of a backend gives.
+        OddAnswerError: it gave something that this call of a backend does not give.
     """
-    match result:
-        case None:
-            return None
-        case Discovery() | Health():
-            return asdict(result)
-        case Sequence() if all(isinstance(device, LocalDevice) for device in result):
-            return [(device.kind, device.core_id, device.location, device.fingerprint) for device in result]
-    raise TypeError(f"it returned {result!r}")
+    match call:
+        case "start":
+            return [
+                (device.kind, device.core_id, device.location, device.fingerprint) for device in checked_devices(result)
+            ]
+        case "check_health":
+            return asdict(checked_health(result))
+        case "discover":
+            return asdict(checked_discovery(result))
+    return None
 
 
 def plain_config(config: BackendConfig) -> dict[str, object]:
@@ -117,34 +137,44 @@ def plain_config(config: BackendConfig) -> dict[str, object]:
     return {**values, "environment": dict(config.environment)}
 
 
-def plain_error(error: BaseException) -> dict[str, object]:
-    """Return an error, made of what JSON has."""
+def plain_error(error: BaseException, at: str = "") -> dict[str, object]:
+    """Return an error, made of what JSON has; `at` says through which calls it came."""
     kind = type(error).__name__
-    cause, client_id = "", None
-    if isinstance(error, DeviceError) and kind in _DEVICE_ERRORS:
-        text, cause, client_id = str(error), error.cause[:_TEXT_MAX], error.client_id
-    elif isinstance(error, ConfigurationError):
-        kind, text = ConfigurationError.__name__, str(error)
+    text, cause, client_id = text_of(error), "", None
+    if isinstance(error, DeviceError) and kind in _DEVICE_ERRORS and is_sound(error):
+        cause, client_id = clipped(error.cause), error.client_id
+    elif isinstance(error, ConfigurationError) and is_sound(error):
+        kind = ConfigurationError.__name__
+    elif isinstance(error, OddAnswerError):
+        kind = _ODD
     else:
-        kind, text = "", f"{kind}: {error}" if str(error) else kind
-    return {"kind": kind, "text": text[:_TEXT_MAX], "cause": cause, "client_id": client_id}
+        kind, text = "", clipped(said(error))
+    return {"kind": kind, "text": text, "cause": cause, "client_id": client_id, "at": at}
 
 
-def error_from(value: object) -> BringupError | str:
-    """Return the error that the child raised; of an error that is not bringup's, its type and text.
+def error_from(value: object) -> BringupError | OddAnswerError | ForeignError:
+    """Return the error that the child raised.
 
     Raises:
         MalformedFrameError: it is none.
     """
     match value:
-        case {"kind": str(kind), "text": str(text), "cause": str(cause), "client_id": int() | None as client_id}:
+        case {
+            "kind": str(kind),
+            "text": str(text),
+            "cause": str(cause),
+            "client_id": int() | None as client_id,
+            "at": str(at),
+        }:
             if not kind:
-                return text
+                return ForeignError(text, at)
+            if kind == _ODD:
+                return OddAnswerError(text)
             if kind == ConfigurationError.__name__:
                 return ConfigurationError(text)
             if (error := _DEVICE_ERRORS.get(kind)) is not None:
                 return error(text, client_id=client_id, cause=cause)
-    raise MalformedFrameError(f"{str(value)[:80]!r} is no error")
+    raise _malformed(value, "error")
 
 
 def config_from(value: Any) -> BackendConfig:
@@ -159,10 +189,11 @@ def discovery_from(value: object) -> Discovery:
     Raises:
         MalformedFrameError: it is none.
     """
-    match value:
-        case {"present": bool(present), "detail": str(detail)}:
-            return Discovery(present, detail)
-    raise MalformedFrameError(f"{str(value)[:80]!r} is no result of discover")
+    with _reading(value, "result of discover"):
+        match value:
+            case {"present": present, "detail": detail}:
+                return checked_discovery(Discovery(present, detail))
+    raise _malformed(value, "result of discover")
 
 
 def health_from(value: object) -> Health:
@@ -171,10 +202,11 @@ def health_from(value: object) -> Health:
     Raises:
         MalformedFrameError: it is none.
     """
-    match value:
-        case {"ok": bool(ok), "detail": str(detail), "permanent": bool(permanent)}:
-            return Health(ok, detail, permanent)
-    raise MalformedFrameError(f"{str(value)[:80]!r} is no result of check_health")
+    with _reading(value, "result of check_health"):
+        match value:
+            case {"ok": ok, "detail": detail, "permanent": permanent}:
+                return checked_health(Health(ok, detail, permanent))
+    raise _malformed(value, "result of check_health")
 
 
 def devices_from(value: object) -> tuple[LocalDevice, ...]:
@@ -184,21 +216,27 @@ def devices_from(value: object) -> tuple[LocalDevice, ...]:
         MalformedFrameError: it is none.
     """
     if not isinstance(value, list):
-        raise MalformedFrameError(f"{str(value)[:80]!r} is no list of devices")
-    return tuple(map(_device_from, value))
+        raise _malformed(value, "list of devices")
+    with _reading(value, "list of devices"):
+        return checked_devices([_device_from(each) for each in value])
 
 
-def _device_from(value: object) -> LocalDevice:
+def _device_from(value: Any) -> LocalDevice:
     match value:
-        case [str(kind), int() | None as core_id, location, str(fingerprint)] if not isinstance(core_id, bool):
-            return LocalDevice(kind, core_id, _location_from(location), fingerprint)
-    raise MalformedFrameError(f"{str(value)[:80]!r} is no device")
+        case [kind, core_id, None, fingerprint]:
+            return LocalDevice(kind, core_id, None, fingerprint)
+        case [kind, core_id, [x, y, z, core], fingerprint]:
+            return LocalDevice(kind, core_id, CoreLocation(x, y, z, core), fingerprint)
+    raise _malformed(value, "device")
 
 
-def _location_from(value: object) -> CoreLocation | None:
-    match value:
-        case None:
-            return None
-        case [int(x), int(y), int(z), int(core)]:
-            return CoreLocation(x, y, z, core)
-    raise MalformedFrameError(f"{str(value)[:80]!r} is no location")
+@contextlib.contextmanager
+def _reading(value: object, what: str) -> Iterator[None]:
+    try:
+        yield
+    except OddAnswerError as odd:
+        raise _malformed(value, f"{what}: {odd}") from None
+
+
+def _malformed(value: object, what: str) -> MalformedFrameError:
+    return MalformedFrameError(f"{shown(value)} is no {what}")

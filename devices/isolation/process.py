@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import json
 import os
 import select
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from .child import BOOTSTRAP
+from .child import BOOTSTRAP, GROUP_SIGNALS, STACK_SIGNAL
 from .frames import HEADER_BYTES, MalformedFrameError, frame_of, message_of, size_of
+from .output import ProcessOutput
 
 __all__ = ["BackendProcess", "CutShortError", "ProcessEndedError"]
 
@@ -25,9 +23,11 @@ __all__ = ["BackendProcess", "CutShortError", "ProcessEndedError"]
 _TICK = 0.5
 # Seconds that it may take to end by itself, to write its stack where it hangs, and to die.
 _END, _STACK, _STACK_TICK, _DEATH = 2.0, 1.0, 0.02, 2.0
+# Seconds to wait for the last of what a process that is dead has printed; what it has started may go on printing.
+_LAST_WORDS = 0.2
 _READ_BYTES = 1 << 16
-# Of what it and its libraries print: how much is stored, and how much of the end is shown.
-_STORED_BYTES_MAX, _SHOWN_BYTES_MAX = 1 << 20, 3000
+# Of what it and its libraries print: how much of the end is shown.
+_SHOWN_BYTES_MAX = 3000
 
 
 class ProcessEndedError(Exception):
@@ -48,29 +48,36 @@ class BackendProcess:
     """
 
     def __init__(self) -> None:
-        if not sys.executable:
-            raise FileNotFoundError("the path of the Python interpreter is unknown (sys.executable is empty)")
-        with contextlib.ExitStack() as undo:
-            self._printed = _make_store()
-            undo.callback(os.close, self._printed)
+        _check_executable()
+        with contextlib.ExitStack() as undo, contextlib.ExitStack() as handed_over:
+            self._output = ProcessOutput()
+            undo.callback(self._output.close)
+            handed_over.callback(self._output.hand_over)
+            asked, asking = os.pipe()
+            handed_over.callback(os.close, asked)
+            self._requests = open(asking, "wb", buffering=0)  # noqa: SIM115 - closed by `end`, or with the rest
+            undo.callback(self._requests.close)
+            self._answers, answering = os.pipe()
+            undo.callback(os.close, self._answers)
+            handed_over.callback(os.close, answering)
             self._wake_read, self._wake_write = os.pipe()
             undo.callback(os.close, self._wake_read)
             undo.callback(os.close, self._wake_write)
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", BOOTSTRAP, json.dumps(sys.path), str(os.getpid())],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._printed,
-                bufsize=0,
-            )
+            with _held_back_signals():
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", "-c", BOOTSTRAP, str(asked), str(answering), str(os.getpid())],
+                    stdin=subprocess.DEVNULL,
+                    stdout=self._output.descriptor,
+                    stderr=self._output.descriptor,
+                    pass_fds=(asked, answering),
+                )
             close_all = undo.pop_all().close
         # Guards the descriptor that `interrupt` writes to.
         self._lock = threading.Lock()
         self._is_interrupted = False
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._stdin, self._stdout = self._process.stdin.fileno(), self._process.stdout.fileno()
-        os.set_blocking(self._stdin, False)
+        os.set_blocking(self._requests.fileno(), False)
+        # Whatever else there is, as an object of pathlib, Python's imports pass over.
+        self._unsent = frame_of({"path": [entry for entry in sys.path if isinstance(entry, str)]})
         self._discard = weakref.finalize(self, _discard, self._process, close_all, os.getpid())
 
     @property
@@ -93,40 +100,39 @@ class BackendProcess:
             CutShortError: it was interrupted, and is killed.
             MalformedFrameError: what it answered makes no sense.
         """
-        out = memoryview(frame_of(message))
+        out = memoryview(self._unsent + frame_of(message))
+        self._unsent = b""
         answer = bytearray()
         poll = select.poll()
         poll.register(self._wake_read, select.POLLIN)
-        poll.register(self._stdout, select.POLLIN)
-        poll.register(self._stdin, select.POLLOUT)
+        poll.register(self._answers, select.POLLIN)
+        requests = self._requests.fileno()
+        poll.register(requests, select.POLLOUT)
         while len(answer) < _due(answer):
             ready = {descriptor for descriptor, _ in poll.poll(_TICK * 1000)}
             if self._wake_read in ready:
                 raise CutShortError(self._kill_with_stack())
-            if self._stdin in ready:
-                out = self._write(out)
+            if requests in ready:
+                out = self._write(requests, out)
                 if not out:
-                    poll.unregister(self._stdin)
-            if self._stdout in ready:
+                    poll.unregister(requests)
+            if self._answers in ready:
                 self._read(answer)
             elif self._process.poll() is not None:
                 raise self._ended()
-            self._bound_store()
         if len(answer) > _due(answer):
             raise MalformedFrameError(f"{bytes(answer[_due(answer) :][:80])!r} follows an answer")
         return message_of(bytes(answer[HEADER_BYTES:]))
 
     def printed(self) -> str:
         """Return the end of what it printed, its lines joined."""
-        first = max(0, os.fstat(self._printed).st_size - _SHOWN_BYTES_MAX)
-        text = os.pread(self._printed, _SHOWN_BYTES_MAX, first).decode(errors="replace")
+        text = self._output.last(_SHOWN_BYTES_MAX).decode(errors="replace")
         lines = " | ".join(filter(None, map(str.strip, text.splitlines())))
-        return f"...{lines}" if first else lines
+        return f"...{lines}" if self._output.size > _SHOWN_BYTES_MAX else lines
 
     def end(self) -> bool:
         """Let it end by itself, and else kill it; returns whether it is gone."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        self._requests.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_END)
         return self.kill()
@@ -140,16 +146,16 @@ class BackendProcess:
             self._discard()
         return self._process.returncode is not None
 
-    def _write(self, out: memoryview) -> memoryview:
+    def _write(self, requests: int, out: memoryview) -> memoryview:
         try:
-            return out[os.write(self._stdin, out) :]
+            return out[os.write(requests, out) :]
         except BlockingIOError:
             return out
         except BrokenPipeError:
             raise self._ended() from None
 
     def _read(self, answer: bytearray) -> None:
-        data = os.read(self._stdout, _READ_BYTES)
+        data = os.read(self._answers, _READ_BYTES)
         if not data:
             raise self._ended()
         answer += data
@@ -160,6 +166,9 @@ class BackendProcess:
             status = self._process.wait(_END)
         except subprocess.TimeoutExpired:
             return ProcessEndedError("closed its pipe")
+        self._output.wait_end(_LAST_WORDS)
+        if status == 0 and signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+            return ProcessEndedError("ended, how is not known, as the client process ignores SIGCHLD,")
         if status >= 0:
             return ProcessEndedError(f"ended with status {status}")
         try:
@@ -170,18 +179,14 @@ class BackendProcess:
 
     def _kill_with_stack(self) -> str:
         """Have it write its stack, which works even where native code keeps Python from running, and kill it."""
-        before = os.fstat(self._printed).st_size
-        self._process.send_signal(signal.SIGUSR1)
-        sizes = [before]
-        while len(sizes) < _STACK / _STACK_TICK and (sizes[-1] == before or sizes[-1] != sizes[-2]):
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_STACK_TICK)
-            sizes.append(os.fstat(self._printed).st_size)
-        return os.pread(self._printed, _SHOWN_BYTES_MAX, before).decode(errors="replace").strip()
-
-    def _bound_store(self) -> None:
-        if os.fstat(self._printed).st_size > _STORED_BYTES_MAX:
-            os.ftruncate(self._printed, 0)
+        mark = self._output.size
+        self._process.send_signal(STACK_SIGNAL)
+        self._output.wait_beyond(mark, _STACK)
+        # It comes in many pieces.
+        for _ in range(int(_STACK / _STACK_TICK)):
+            if not self._output.wait_beyond(self._output.size, _STACK_TICK):
+                break
+        return self._output.since(mark, _SHOWN_BYTES_MAX).decode(errors="replace").strip()
 
 
 def _due(answer: bytearray) -> int:
@@ -189,15 +194,24 @@ def _due(answer: bytearray) -> int:
     return HEADER_BYTES if len(answer) < HEADER_BYTES else HEADER_BYTES + size_of(bytes(answer[:HEADER_BYTES]))
 
 
-def _make_store() -> int:
-    """Return a file without a name, to whose end everybody writes."""
-    if sys.platform == "linux":
-        store = os.memfd_create("bringup-backend")
-    else:
-        with tempfile.TemporaryFile() as file:
-            store = os.dup(file.fileno())
-    fcntl.fcntl(store, fcntl.F_SETFL, fcntl.fcntl(store, fcntl.F_GETFL) | os.O_APPEND)
-    return store
+def _check_executable() -> None:
+    """Raise `OSError` where `sys.executable` is no interpreter to be started again."""
+    if not sys.executable:
+        raise FileNotFoundError("the path of the Python interpreter is unknown (sys.executable is empty)")
+    if getattr(sys, "frozen", False):
+        raise OSError(f"this application is frozen, so that {sys.executable} is no Python interpreter")
+    if any(BOOTSTRAP in argument for argument in (*sys.orig_argv, *sys.argv)):
+        raise OSError(f"{sys.executable} (sys.executable) is no Python interpreter: it has started this program again")
+
+
+@contextlib.contextmanager
+def _held_back_signals() -> Iterator[None]:
+    """Have signals to the group wait in a process that is started meanwhile, until it is ready to outlive them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*GROUP_SIGNALS, STACK_SIGNAL})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _discard(process: subprocess.Popen[bytes], close_all: Callable[[], None], owner: int) -> None:
@@ -206,7 +220,4 @@ def _discard(process: subprocess.Popen[bytes], close_all: Callable[[], None], ow
         process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_TICK)
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            pipe.close()
     close_all()

@@ -8,6 +8,7 @@ carries how often it was written.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -28,7 +29,7 @@ _LOCATION = slice(3, 7)
 _FINGERPRINT = slice(7, 7 + FINGERPRINT_COLUMNS)
 _COLUMNS = 7 + FINGERPRINT_COLUMNS
 _TYPE_BYTES_MAX = 16
-_ID_MAX = np.iinfo(np.int32).max
+_ID_MAX = _PLACES_MAX = np.iinfo(np.int32).max
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +164,23 @@ def _locations(counts: Int32Array, rows: Int32Array) -> Int32Array | None:
         )
     locations = rows[:, _LOCATION].copy()
     _check_unique(counts, locations, "location")
+    _check_extent(counts, locations)
     return locations
+
+
+def _check_extent(counts: Int32Array, locations: Int32Array) -> None:
+    """Raise `TopologyError` where a machine that holds all locations has more places than a topology counts."""
+    extents = [int(largest) + 1 for largest in locations.max(axis=0)]
+    if math.prod(extents) <= _PLACES_MAX:
+        return
+    axis = int(np.argmax(extents))
+    row = int(locations[:, axis].argmax())
+    client_id, index = _owner(counts, row)
+    raise TopologyError(
+        f"device {index} of client {client_id} is at {tuple(locations[row].tolist())}: a machine that holds all "
+        f"devices of the job then has the extents {extents}, more than {_PLACES_MAX} places. Its backend is broken, or "
+        "the clients do not count coordinates from the same place"
+    )
 
 
 def _check_unique(counts: Int32Array, values: Int32Array, what: str) -> None:

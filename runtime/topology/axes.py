@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,7 @@ def extents_of(mesh_shape: Any) -> Extents:
     """
     try:
         given = np.asarray(mesh_shape)
-    except ValueError:  # a nested sequence of unequal lengths
+    except (ValueError, TypeError, OverflowError):  # a nested sequence of unequal lengths, or no numbers
         given = np.empty(0)
     if given.shape != (4,) or given.dtype.kind not in "iu" or (given < 1).any():
         shown = given.tolist() if given.size else mesh_shape
@@ -47,9 +46,12 @@ def wrap_of(axes: Any) -> tuple[str, ...]:
     Raises:
         TopologyError: one is not an axis of chips.
     """
-    given = list(axes) if isinstance(axes, Iterable) else [axes]
+    try:
+        given = list(axes)
+    except TypeError:  # also of an array without dimensions, which says that it is iterable
+        given = [axes]
     for axis in given:
-        if axis not in WRAPPABLE:
+        if not isinstance(axis, str) or axis not in WRAPPABLE:
             raise TopologyError(f"wrap has {axis!r}, which is not an axis of chips; give some of x, y, z")
     return tuple(axis for axis in WRAPPABLE if axis in given)
 

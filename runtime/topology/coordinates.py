@@ -25,7 +25,7 @@ def flatten(device_coordinates: Any) -> tuple[Int64Array, Int64Array]:
     """
     try:
         whole = np.asarray(device_coordinates)
-    except ValueError:  # unequal numbers of devices
+    except (ValueError, TypeError, OverflowError):  # unequal numbers of devices, or no numbers
         return _joined(device_coordinates)
     if whole.ndim == 3 and whole.shape[2] == 4 and whole.dtype.kind in _INTEGERS and whole.size:
         return np.full(whole.shape[0], whole.shape[1], np.int64), whole.astype(np.int64).reshape(-1, 4)
@@ -37,7 +37,13 @@ def flatten(device_coordinates: Any) -> tuple[Int64Array, Int64Array]:
 
 
 def _joined(device_coordinates: Any) -> tuple[Int64Array, Int64Array]:
-    clients = [_of_client(client_id, given) for client_id, given in enumerate(device_coordinates)]
+    try:
+        per_client = list(device_coordinates)
+    except TypeError:
+        raise TopologyError(
+            f"device_coordinates is {device_coordinates!r:.80}, not [num_clients, devices_per_client, 4]"
+        ) from None
+    clients = [_of_client(client_id, given) for client_id, given in enumerate(per_client)]
     counts = np.fromiter(map(len, clients), np.int64, len(clients))
     if not counts.sum():
         raise TopologyError("device_coordinates has no devices: give at least one [x, y, z, core]")
@@ -47,7 +53,7 @@ def _joined(device_coordinates: Any) -> tuple[Int64Array, Int64Array]:
 def _of_client(client_id: int, given: Any) -> Int64Array:
     try:
         coordinates = np.asarray(given)
-    except ValueError:
+    except (ValueError, TypeError, OverflowError):
         raise TopologyError(
             f"the coordinates of client {client_id} are rows of unequal lengths, not [devices, 4]"
         ) from None

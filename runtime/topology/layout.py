@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +54,10 @@ def check_shape(shape: Any, dim_names: Any, num_devices: int) -> tuple[tuple[int
 
 
 def _items(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, Iterable) and not isinstance(value, str) else []
+    try:
+        return [] if isinstance(value, str) else list(value)
+    except TypeError:  # also of an array without dimensions, which says that it is iterable
+        return []
 
 
 def _whole_numbers(value: Any) -> tuple[int, ...]:

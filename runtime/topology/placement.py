@@ -16,6 +16,9 @@ from .coordinates import check_within, flatten, owner, sorted_places
 
 __all__ = ["Placement", "by_client"]
 
+_LISTED_MAX = 2**22
+"""The most places without a device that are listed: 64 MiB."""
+
 
 class Placement:
     """Where every device of a job sits: the data of a `Topology`, which says more, and look-ups in it."""
@@ -31,7 +34,7 @@ class Placement:
     @classmethod
     def of_locations(cls, counts: npt.NDArray[np.integer[Any]], locations: npt.NDArray[np.integer[Any]]) -> Self:
         """Return the topology of a merged table: int32 `[D, 4]` in client order, `counts` devices of each client."""
-        return cls((locations.max(axis=0) + 1).tolist(), by_client(counts, locations))
+        return cls((locations.max(axis=0).astype(np.int64) + 1).tolist(), by_client(counts, locations))
 
     @property
     def mesh_shape(self) -> Int32Array:
@@ -75,12 +78,21 @@ class Placement:
 
     @property
     def missing_devices(self) -> Int32Array:
-        """The places of the machine that have no device: int32 `[num_missing, 4]`."""
-        if not self.num_missing:
-            return np.empty((0, 4), np.int32)
-        absent = np.ones(math.prod(self._extents), np.bool_)
-        absent[self._places] = False
-        return np.stack(np.unravel_index(np.flatnonzero(absent), self._extents), axis=-1).astype(np.int32)
+        """The places of the machine that have no device: int32 `[num_missing, 4]`, core fastest, x slowest.
+
+        Raises:
+            TopologyError: there are too many to list; `num_missing` counts them.
+        """
+        if self.num_missing > _LISTED_MAX:
+            raise TopologyError(
+                f"{self.num_missing} places of the machine of mesh_shape {list(self._extents)} have no device, which "
+                f"are too many to list ({_LISTED_MAX} at most); num_missing has their number"
+            )
+        # The k-th hole comes after those devices that have at most k holes before them.
+        holes_before = self._places - np.arange(self.num_devices)
+        numbers = np.arange(self.num_missing)
+        numbers += np.searchsorted(holes_before, numbers, side="right")
+        return np.stack(np.unravel_index(numbers, self._extents), axis=-1).astype(np.int32)
 
     @cached_property
     def _ends(self) -> Int64Array:
@@ -147,7 +159,10 @@ class Placement:
         return owner(self._counts, row)
 
     def _row_at(self, device_coordinates: Sequence[int]) -> int:
-        place = np.asarray(device_coordinates)
+        try:
+            place = np.asarray(device_coordinates)
+        except (ValueError, TypeError, OverflowError):  # a nested sequence of unequal lengths, or no numbers
+            raise TopologyError(f"{device_coordinates!r:.80} is not a place [x, y, z, core]") from None
         if place.shape != (4,) or place.dtype.kind not in "iu" or ((place < 0) | (place >= self._extents)).any():
             raise TopologyError(
                 f"{place.tolist()} is not a place [x, y, z, core] of the machine of mesh_shape {list(self._extents)}"

@@ -101,7 +101,7 @@ class Topology(Placement):
             TopologyError: some places of the machine have no device.
         """
         sizes, names = self._checked(client_id, shape, dim_names)
-        places = search(self._extents, self._wrap, sizes, _weights(weights or {}, names))
+        places = search(self._extents, self._wrap, sizes, _weights({} if weights is None else weights, names))
         return self._mesh_of(client_id, sizes, names, places)
 
     def _checked(
@@ -161,7 +161,11 @@ class Topology(Placement):
         return cls(value["mesh_shape"], value["device_coordinates"], wrap=value.get("wrap", ()))
 
 
-def _weights(weights: Mapping[str, Any], dim_names: Sequence[str]) -> tuple[float, ...]:
+def _weights(weights: Any, dim_names: Sequence[str]) -> tuple[float, ...]:
+    if not isinstance(weights, Mapping):
+        raise ConfigurationError(
+            f"weights is {weights!r:.80}; give a number for some of {', '.join(dim_names)}, by name"
+        )
     for name, weight in weights.items():
         if name not in dim_names:
             raise ConfigurationError(f"weights has {name!r}, which is no dimension: they are {', '.join(dim_names)}")

@@ -41,8 +41,10 @@ def decode(data: bytes) -> tuple[list[int], Int32Array]:
     Raises:
         TopologyError: the bytes are no such message, or its numbers do not fit together.
     """
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise TopologyError(f"{data!r:.80} is no bytes of {_FORM}")
     try:
-        message = bringup_topology_pb2.Topology.FromString(data)
+        message = bringup_topology_pb2.Topology.FromString(bytes(data))
     except (DecodeError, TypeError) as error:
         raise TopologyError(f"the {len(data)} bytes are not {_FORM}: {error}") from None
     tasks, per_task = message.num_tasks, message.num_tpu_devices_per_task

@@ -9,6 +9,7 @@ import pytest
 from bringup.devices.base import CoreLocation, LocalDevice
 from bringup.errors import TopologyError
 from bringup.runtime.machines.core_ids import CoreTable, counts_of, own_entry, own_rows, table_of
+from bringup.runtime.topology.placement import Placement
 
 Int32Array = npt.NDArray[np.int32]
 Job = list[list[LocalDevice]]
@@ -141,3 +142,17 @@ def test_clients_without_devices_have_no_rows() -> None:
     table = table_of(counts, rows)
     assert table.core_ids.tolist() == [2, 5]
     assert [table.owner(row) for row in range(2)] == [(1, 0), (1, 1)]
+
+
+@pytest.mark.parametrize("far", [2**31 - 2, 2**30])
+def test_a_machine_of_more_places_than_a_topology_counts_is_refused(far: int) -> None:
+    """Before, the job came up, and the topology raised on every client."""
+    job = [[LocalDevice("SIM", 0, CoreLocation(1, 0, 0, 0))], [LocalDevice("SIM", 1, CoreLocation(0, far, 0, 0))]]
+    with pytest.raises(TopologyError, match=rf"device 0 of client 1 is at \(0, {far}, 0, 0\): .* places"):
+        table(job)
+
+
+def test_a_far_device_on_a_line_is_no_harm() -> None:
+    result = table([[device(0, 0)], [LocalDevice("SIM", 1, CoreLocation(2**29, 0, 0, 1))]])
+    assert result.locations is not None
+    assert Placement.of_locations(result.counts, result.locations).extents == (2**29 + 1, 1, 1, 2)

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from bringup.devices.answers import OddAnswerError
 from bringup.devices.base import BackendConfig, CoreLocation, Discovery, Health, LocalDevice
 from bringup.devices.isolation.frames import (
     FRAME_BYTES_MAX,
     HEADER_BYTES,
+    ForeignError,
     MalformedFrameError,
     config_from,
     devices_from,
@@ -43,6 +45,8 @@ def sent(message: object) -> Any:
     return message_of(frame[HEADER_BYTES:])["value"]
 
 
+CALL_OF: dict[object, str] = {discovery_from: "discover", health_from: "check_health", devices_from: "start"}
+
 DEVICES = (
     LocalDevice("TPU v5 lite", 7, CoreLocation(1, 2, 3, 0)),
     LocalDevice("größer\n", None, None),
@@ -61,11 +65,11 @@ DEVICES = (
     ],
 )
 def test_results_arrive_as_they_were(result: object, read: Callable[[object], object]) -> None:
-    assert read(sent(plain(result))) == result
+    assert read(sent(plain(CALL_OF[read], result))) == result
 
 
 def test_nothing_arrives_as_nothing() -> None:
-    assert sent(plain(None)) is None
+    assert sent(plain("stop", None)) is None
 
 
 @pytest.mark.parametrize(
@@ -111,7 +115,22 @@ def test_the_errors_of_backends_arrive_as_they_were(error: BringupError) -> None
     ],
 )
 def test_other_errors_arrive_as_words(error: BaseException, text: str) -> None:
-    assert error_from(sent(plain_error(error))) == text
+    arrived = error_from(sent(plain_error(error, "start (npu:3)")))
+    assert isinstance(arrived, ForeignError)
+    assert (arrived.cause, arrived.at) == (text, "start (npu:3)")
+
+
+def test_an_odd_answer_arrives_as_one() -> None:
+    arrived = error_from(sent(plain_error(OddAnswerError("3, which is no Health"))))
+    assert isinstance(arrived, OddAnswerError)
+    assert str(arrived) == "3, which is no Health"
+
+
+@pytest.mark.parametrize("error", [DeviceNotFoundError("x", cause=None), DeviceNotFoundError("x", client_id="one")])  # type: ignore[arg-type]
+def test_errors_with_odd_attributes_arrive_as_words(error: BaseException) -> None:
+    arrived = error_from(sent(plain_error(error)))
+    assert isinstance(arrived, ForeignError)
+    assert arrived.cause == "DeviceNotFoundError: x"
 
 
 def test_long_words_are_cut() -> None:
@@ -123,7 +142,7 @@ def test_long_words_are_cut() -> None:
 
 def test_the_most_devices_that_there_can_be_fit() -> None:
     devices = [LocalDevice("x" * 256, 2**31 - 1, CoreLocation(99, 99, 99, 1))] * 65_536
-    assert len(frame_of({"result": plain(devices)})) < FRAME_BYTES_MAX
+    assert len(frame_of({"result": plain("start", devices)})) < FRAME_BYTES_MAX
 
 
 def test_a_frame_that_is_too_long_is_neither_sent_nor_read() -> None:
@@ -143,7 +162,7 @@ def test_what_is_no_message_is_refused(body: bytes) -> None:
     ("read", "value"),
     [
         (discovery_from, None),
-        (discovery_from, {"present": 1, "detail": ""}),
+        (discovery_from, {"present": 2, "detail": ""}),
         (discovery_from, {"present": True}),
         (health_from, {"ok": True, "detail": 3, "permanent": False}),
         (health_from, []),
@@ -156,11 +175,13 @@ def test_what_is_no_message_is_refused(body: bytes) -> None:
         (devices_from, [["kind", True, None, ""]]),
         (devices_from, [["kind", 1, [0, 0, 0], ""]]),
         (devices_from, [["kind", 1, [0, 0, 0, "x"], ""]]),
+        (devices_from, [["kind", 2**31, None, ""]]),
+        (devices_from, [["kind", 1, [0, 0, -1, 0], ""]]),
         (error_from, None),
         (error_from, {}),
-        (error_from, {"kind": "SystemExit", "text": "", "cause": "", "client_id": None}),
-        (error_from, {"kind": "DeviceError", "text": "", "cause": "", "client_id": None}),
-        (error_from, {"kind": "DeviceNotFoundError", "text": "", "cause": "", "client_id": "x"}),
+        (error_from, {"kind": "SystemExit", "text": "", "cause": "", "client_id": None, "at": ""}),
+        (error_from, {"kind": "DeviceError", "text": "", "cause": "", "client_id": None, "at": ""}),
+        (error_from, {"kind": "DeviceNotFoundError", "text": "", "cause": "", "client_id": "x", "at": ""}),
     ],
 )
 def test_what_no_backend_answers_is_refused(read: Callable[[object], object], value: object) -> None:
@@ -169,6 +190,7 @@ def test_what_no_backend_answers_is_refused(read: Callable[[object], object], va
 
 
 @pytest.mark.parametrize("result", [3, object(), [1], [LocalDevice("x"), None]])
-def test_what_no_backend_returns_is_not_sent(result: object) -> None:
-    with pytest.raises(TypeError, match="it returned"):
-        plain(result)
+@pytest.mark.parametrize("call", ["start", "check_health", "discover"])
+def test_what_no_backend_returns_is_not_sent(call: str, result: object) -> None:
+    with pytest.raises(OddAnswerError, match="which is no"):
+        plain(call, result)

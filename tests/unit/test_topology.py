@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bringup
-from bringup.errors import TopologyError
+from bringup.errors import ConfigurationError, TopologyError
 from bringup.runtime.topology.topology import Topology
 
 TWO = [[[0, 0, 0, 0], [0, 0, 0, 1]], [[1, 0, 0, 0], [1, 0, 0, 1]]]
@@ -217,6 +218,109 @@ def test_every_topology_goes_through_both_forms(data: st.DataObject) -> None:
     assert Topology.from_json(topology.to_json()) == topology
     assert [topology.task_ordinal_at_coordinates(place) for place in chosen] == topology.client_ids().tolist()
     assert sorted([*chosen, *topology.missing_devices.tolist()]) == places
+
+
+def test_far_apart_devices_cost_no_memory_for_the_places_between() -> None:
+    """Before, an array of 2 GiB was made."""
+    topology = Topology([2**30, 1, 1, 1], [[[0, 0, 0, 0]], [[2**30 - 1, 0, 0, 0]]])
+    tracemalloc.start()
+    try:
+        with pytest.raises(TopologyError, match=r"1073741822 places .* too many to list"):
+            _ = topology.missing_devices
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+class Refusing:
+    """Refuses to be anything."""
+
+    def __array__(self, *_: object, **__: object) -> Any:
+        raise TypeError("no array")
+
+    def __iter__(self) -> Any:
+        raise TypeError("no iterator")
+
+
+ODD: list[Any] = [
+    *(
+        None,
+        3,
+        0.5,
+        "x",
+        "xyz1",
+        b"x",
+        True,
+        object(),
+        Refusing(),
+        np.array(1),
+        np.array("x"),
+        np.array(None),
+        {},
+        {1: 2},
+    ),
+    *([], [[]], [[[]]], [1], [1, [2]], [[1, 2], 3], [None] * 4, ["x"] * 4, [1.5] * 4, [2**80] * 4, [[0] * 4, [0] * 3]),
+    *(iter([1]), range(9), [[[0, 0, 0, 0]], [[0, 0, 0]]], [[[0, 0, 0, 0], [0, 0, 0]]], [[[0, 0, 0, "0"]]]),
+    *(np.zeros((1, 1, 4)), np.zeros((2, 2, 2), int), [Refusing()] * 4, float("nan"), [float("inf")] * 4, {"x": [1]}),
+]
+
+
+def takes(argument: str, value: Any) -> None:
+    """Give one argument of a topology, or of one of its methods, a value."""
+    topology = Topology([2, 1, 1, 2], TWO)
+    match argument:
+        case "mesh_shape":
+            Topology(value, TWO)
+        case "device_coordinates":
+            Topology([2, 1, 1, 2], value)
+        case "wrap":
+            Topology([2, 1, 1, 2], TWO, wrap=value)
+        case "place":
+            topology.task_ordinal_at_coordinates(value)
+        case "client":
+            topology.rows_of(value)
+        case "proto":
+            Topology.from_proto(value)
+        case "json":
+            Topology.from_json(value)
+        case "shape":
+            topology.best_mesh(value)
+        case "dim_names":
+            topology.best_mesh([2, 2], value)
+        case "weights":
+            topology.best_mesh([2, 2], weights=value)
+        case "ring_dims" | "ring_axes" | "ring_bounds":
+            topology.mesh(0, [2, 2], ["a", "b"], **{argument: value})
+        case _:
+            raise AssertionError(argument)
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "mesh_shape",
+        "device_coordinates",
+        "wrap",
+        "place",
+        "client",
+        "proto",
+        "json",
+        "shape",
+        "dim_names",
+        "weights",
+        "ring_dims",
+        "ring_axes",
+        "ring_bounds",
+    ],
+)
+def test_values_of_wrong_types_are_refused_as_such(argument: str) -> None:
+    refused = 0
+    for value in ODD:
+        try:
+            takes(argument, value)
+        except (TopologyError, ConfigurationError):
+            refused += 1
+    assert refused >= len(ODD) - 8
 
 
 def test_it_is_public() -> None:

@@ -1,0 +1,164 @@
+"""What the calls of a backend return and raise, checked where it comes in. Pure.
+
+A backend may be a plug-in, and what it returns travels far: into the merge, over the wire, into arrays of 32 bits. All
+that a later step relies on is checked here, once, for a backend in a thread as for one in a process of its own.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import TypeVar
+
+from ..errors import BringupError, DeviceError
+from .base import CoreLocation, Discovery, Health, LocalDevice
+from .texts import clipped, shown
+
+__all__ = [
+    "COORDINATE_MAX",
+    "CORE_ID_MAX",
+    "DEVICES_MAX",
+    "KIND_CHARS_MAX",
+    "OddAnswerError",
+    "checked_devices",
+    "checked_discovery",
+    "checked_health",
+    "is_sound",
+]
+
+CORE_ID_MAX = 2**31 - 1
+"""The largest core id: int32."""
+
+COORDINATE_MAX = 2**31 - 2
+"""The largest coordinate: the extent of the machine, one more, is an int32 as well."""
+
+KIND_CHARS_MAX = 256
+DEVICES_MAX = 65_536
+"""The most devices that one client brings to a job."""
+
+T = TypeVar("T")
+
+
+class OddAnswerError(Exception):
+    """A backend returned what its call does not return; the text goes on from `start returned`."""
+
+
+def checked_devices(answer: object) -> tuple[LocalDevice, ...]:
+    """Return what `start` returned, whole numbers of other libraries made Python's.
+
+    Raises:
+        OddAnswerError: it is no sequence of devices, or a field of one has a wrong type or is out of range.
+    """
+    if isinstance(answer, str | bytes) or not isinstance(answer, Iterable):
+        raise OddAnswerError(f"{shown(answer)}, which is no sequence of LocalDevice")
+    devices: list[LocalDevice] = []
+    for index, device in enumerate(answer):
+        if index == DEVICES_MAX:
+            raise OddAnswerError(f"more than {DEVICES_MAX} devices")
+        devices.append(_checked_device(index, device))
+    return tuple(devices)
+
+
+def checked_health(answer: object) -> Health:
+    """Return what `check_health` returned, its flags made Python's.
+
+    Raises:
+        OddAnswerError: it is no `Health`, or a field has a wrong type.
+    """
+    health = _expected(answer, Health)
+    return Health(
+        _flag(health.ok, "a Health with ok"),
+        _text(health.detail, "a Health with detail"),
+        _flag(health.permanent, "a Health with permanent"),
+    )
+
+
+def checked_discovery(answer: object) -> Discovery:
+    """Return what `discover` returned, its flag made Python's.
+
+    Raises:
+        OddAnswerError: it is no `Discovery`, or a field has a wrong type.
+    """
+    discovery = _expected(answer, Discovery)
+    return Discovery(
+        _flag(discovery.present, "a Discovery with present"), _text(discovery.detail, "a Discovery with detail")
+    )
+
+
+def is_sound(error: BringupError) -> bool:
+    """Whether an error can be told to others: one that a plug-in derived may have any text and attributes."""
+    try:
+        str(error)
+    except Exception:  # noqa: BLE001 - it is code of whoever made the class
+        return False
+    if not isinstance(error, DeviceError):
+        return True
+    return isinstance(error.cause, str) and (error.client_id is None or type(error.client_id) is int)
+
+
+def _checked_device(index: int, device: object) -> LocalDevice:
+    if not isinstance(device, LocalDevice):
+        raise OddAnswerError(f"{shown(device)} as device {index}, which is no LocalDevice")
+    kind, fingerprint = device.kind, device.fingerprint
+    if not isinstance(kind, str) or not 1 <= len(kind) <= KIND_CHARS_MAX:
+        raise OddAnswerError(
+            f"device {index} with kind={shown(kind)}, which is no text of 1 to {KIND_CHARS_MAX} characters"
+        )
+    if not isinstance(fingerprint, str) or len(fingerprint) > KIND_CHARS_MAX:
+        raise OddAnswerError(
+            f"device {index} with fingerprint={shown(fingerprint)}, which is no text of at most {KIND_CHARS_MAX} "
+            "characters"
+        )
+    core_id = device.core_id
+    if core_id is not None:
+        core_id = _number(core_id, CORE_ID_MAX, f"device {index} with core_id={shown(core_id)}", ", or None")
+    return LocalDevice(kind, core_id, _location(index, device.location), fingerprint)
+
+
+def _location(index: int, location: object) -> CoreLocation | None:
+    if location is None:
+        return None
+    if not isinstance(location, tuple) or len(location) != len(CoreLocation._fields):
+        raise OddAnswerError(
+            f"device {index} with location={shown(location)}, which is no CoreLocation(x, y, z, core), nor None"
+        )
+    return CoreLocation(
+        *(
+            _number(value, COORDINATE_MAX, f"device {index} with {name}={shown(value)} in its location")
+            for name, value in zip(CoreLocation._fields, location, strict=True)
+        )
+    )
+
+
+def _number(value: object, largest: int, what: str, other: str = "") -> int:
+    try:
+        number = -1 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except Exception:  # noqa: BLE001 - it is code of whoever made the object
+        number = -1
+    if not 0 <= number <= largest:
+        raise OddAnswerError(f"{what}, which is no whole number from 0 to {largest}{other}")
+    return number
+
+
+def _flag(value: object, what: str) -> bool:
+    """Return a flag; those of numpy, and 0 and 1, count as such."""
+    item = getattr(value, "item", None)
+    try:
+        plain = item() if callable(item) else value
+        if isinstance(plain, int) and plain in (0, 1):
+            return bool(plain)
+    except Exception as error:
+        raise OddAnswerError(f"{what}={shown(value)}, which is no bool") from error
+    raise OddAnswerError(f"{what}={shown(value)}, which is no bool")
+
+
+def _text(value: object, what: str) -> str:
+    if not isinstance(value, str):
+        raise OddAnswerError(f"{what}={shown(value)}, which is no text")
+    return clipped(value)
+
+
+def _expected(answer: object, kind: type[T]) -> T:
+    if not isinstance(answer, kind):
+        raise OddAnswerError(f"{shown(answer)}, which is no {kind.__name__}")
+    return answer

@@ -1,0 +1,37 @@
+"""Short texts of objects that a backend made, whatever their own methods do. Pure."""
+
+from __future__ import annotations
+
+__all__ = ["TEXT_CHARS_MAX", "clipped", "said", "shown", "text_of"]
+
+TEXT_CHARS_MAX = 16_384
+"""Characters of the longest text that is taken over from a backend."""
+
+_SHOWN_CHARS_MAX = 80
+
+
+def clipped(text: str, length: int = TEXT_CHARS_MAX) -> str:
+    """Return a text, or its beginning where it is longer than `length` characters."""
+    return text if len(text) <= length else text[: length - 3] + "..."
+
+
+def shown(value: object) -> str:
+    """Return a value as a message names it: its `repr`, cut short."""
+    try:
+        return clipped(repr(value), _SHOWN_CHARS_MAX)
+    except Exception:  # noqa: BLE001 - it is code of whoever made the object
+        return f"a {type(value).__name__} whose repr() fails"
+
+
+def text_of(error: BaseException) -> str:
+    """Return the text of an exception."""
+    try:
+        return clipped(str(error))
+    except Exception as second:  # noqa: BLE001 - as above
+        return f"(its text cannot be had: its __str__ raised {type(second).__name__})"
+
+
+def said(error: BaseException) -> str:
+    """Return the type and the text of an exception."""
+    text = text_of(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

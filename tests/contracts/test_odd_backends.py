@@ -1,0 +1,136 @@
+"""A broken backend, in a thread and in a process of its own: each odd answer is an error that names it, in time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bringup.devices.answers import DEVICES_MAX, checked_devices, checked_health
+from bringup.devices.base import BackendConfig, CoreLocation, DeviceBackend, Health, LocalDevice
+from bringup.devices.isolation.backend import IsolatedBackend
+from bringup.devices.thread import BackendThread
+from bringup.errors import DeviceInitializationError
+
+from .odd_answers import ANSWERS, ERRORS, OddBackend
+
+LONG = 60.0
+
+
+@pytest.fixture(params=["thread", "process"])
+def odd(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[], DeviceBackend]]:
+    """Return a function that makes the odd backend, here or in a process of its own."""
+    (tmp_path / "odd-1.0.dist-info").mkdir()
+    (tmp_path / "odd-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: odd\nVersion: 1.0\n")
+    entry_points = "[bringup.backends]\nODD = odd_answers:OddBackend\n"
+    (tmp_path / "odd-1.0.dist-info/entry_points.txt").write_text(entry_points)
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    monkeypatch.syspath_prepend(tmp_path)
+    made: list[IsolatedBackend] = []
+
+    def make() -> DeviceBackend:
+        if request.param == "thread":
+            return OddBackend()
+        made.append(IsolatedBackend("ODD", BackendConfig(client_id=7, num_clients=8)))
+        made[-1].open()
+        return made[-1]
+
+    yield make
+    for backend in made:
+        if backend._process is not None:
+            backend._drop_process()
+
+
+@pytest.mark.parametrize("call", ANSWERS)
+def test_an_odd_answer_is_an_error_that_names_it(odd: Callable[[], DeviceBackend], call: str) -> None:
+    async def test() -> None:
+        backend = odd()
+        for answer in ANSWERS[call]:
+            # Another thread for each, as a backend is started once.
+            thread = BackendThread(backend, name="backend-under-test", client_id=7)
+            if isinstance(answer, list) and not isinstance(answer[0], LocalDevice):
+                expected = "as device 0, which is no LocalDevice"
+            else:
+                expected = "which is no|more than"
+            with pytest.raises(DeviceInitializationError, match=expected) as caught:
+                await getattr(thread, call)(LONG)
+            assert "the ODD backend of client 7 on host " in str(caught.value)
+            assert f"{call} returned " in str(caught.value)
+            assert caught.value.client_id == 7
+            assert len(str(caught.value)) < 2000
+            thread._may_be_up = False
+            assert await thread.close(LONG)
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("call", ["start", "check_health", "discover", "stop"])
+def test_an_odd_exception_is_an_error(odd: Callable[[], DeviceBackend], call: str) -> None:
+    async def test() -> None:
+        backend = odd()
+        if isinstance(backend, OddBackend):
+            backend._left.clear()
+        else:
+            for _ in ANSWERS.get(call, ()):
+                with pytest.raises(DeviceInitializationError):
+                    getattr(backend, call)()
+        for error in ERRORS:
+            thread = BackendThread(backend, name="backend-under-test", client_id=7)
+            with pytest.raises(DeviceInitializationError, match=f"{call} raised {type(error).__name__}") as caught:
+                await getattr(thread, call)(LONG)
+            assert "the ODD backend of client 7 on host " in str(caught.value)
+            assert "in the backend's code, " in str(caught.value)
+            assert len(str(caught.value)) < 20_000
+            thread._may_be_up = False
+            assert await thread.close(LONG)
+            if call == "stop" and isinstance(backend, IsolatedBackend):
+                return  # with its process it is gone
+
+    asyncio.run(test())
+
+
+def test_numbers_and_flags_of_other_libraries_become_pythons() -> None:
+    given = LocalDevice(
+        "k",
+        np.int32(7),
+        CoreLocation(np.int64(1), np.uint8(2), np.array(3), 0),  # type: ignore[arg-type]
+    )
+    (device,) = checked_devices(iter([given]))
+    assert device == LocalDevice("k", 7, CoreLocation(1, 2, 3, 0))
+    assert {type(value) for value in (device.core_id, *(device.location or ()))} == {int}
+    for ok in (np.True_, 1, True, np.array(1)):
+        assert checked_health(Health(ok, permanent=np.False_)).ok is True  # type: ignore[arg-type]
+
+
+def test_a_long_detail_is_cut() -> None:
+    assert len(checked_health(Health(ok=False, detail="x" * 10**7)).detail) == 16_384
+
+
+def test_the_largest_numbers_are_taken() -> None:
+    last = 2**31 - 2
+    device = LocalDevice("k" * 256, 2**31 - 1, CoreLocation(last, last, last, last))
+    assert checked_devices([device]) == (device,)
+    assert DEVICES_MAX >= 65_536
+
+
+def test_where_the_backends_code_raised_is_said() -> None:
+    class Backend(OddBackend):
+        def start(self) -> Any:
+            return [*None]  # type: ignore[misc]
+
+    async def test() -> None:
+        thread = BackendThread(Backend(), name="backend-under-test", client_id=7)
+        with pytest.raises(DeviceInitializationError) as caught:
+            await thread.start(LONG)
+        assert "start raised TypeError: " in str(caught.value)
+        assert ", in the backend's code, start (" in str(caught.value)
+        assert "test_odd_backends:" in str(caught.value)
+        await thread.close(LONG)
+
+    asyncio.run(test())
