@@ -9,18 +9,18 @@ from functools import cached_property, partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-import numpy as np
 import numpy.typing as npt
 
 from ..errors import BringupError, PeerFailedError
 from .blocking_kv import SyncKeyValueStore
 from .client import ACTIVE, Client
+from .collectives import all_reduce_blocking
 from .configuration.options import OptionOverrides, Options
 from .configuration.plan import OnFailure
 from .drivers.peer import CoordinationPeer
 from .ending import add_failure_note, conclude
 from .startup import not_up, resolve_client
-from .system import System, check_out
+from .system import System
 from .system_facts import SystemFacts
 
 __all__ = ["SyncSystem", "current", "initialize"]
@@ -109,13 +109,7 @@ class SyncSystem(SystemFacts):
         timeout: float | None = None,
     ) -> npt.NDArray[Any]:
         """See `System.all_reduce`."""
-        given = np.asarray(array)
-        check_out(given, out)
-        result = self._call(lambda peer: peer.all_reduce(given, op), timeout)
-        if out is None:
-            return result
-        out[...] = result
-        return out
+        return all_reduce_blocking(self._client, self._peer, array, op, out, timeout)
 
     @cached_property
     def kv(self) -> SyncKeyValueStore:
@@ -184,15 +178,10 @@ class SyncSystem(SystemFacts):
         """Run on the runtime's loop what a `System` would do on its caller's."""
         return self._call(lambda _: make())
 
-    def _call(self, make: Callable[[CoordinationPeer], Coroutine[Any, Any, T]], timeout: float | None = None) -> T:
+    def _call(self, make: Callable[[CoordinationPeer], Coroutine[Any, Any, T]]) -> T:
         future = self._client.submit(make)
         try:
-            return future.result(timeout)
-        except concurrent.futures.TimeoutError:
-            if not future.done():
-                future.cancel()
-                raise TimeoutError(f"not all clients came within timeout={timeout:g} s") from None
-            raise
+            return future.result()
         except concurrent.futures.CancelledError:
             raise self._client.end() from None  # the runtime ended under the call
         except KeyboardInterrupt:

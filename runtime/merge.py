@@ -31,7 +31,6 @@ async def merge_devices(
 
     Raises:
         TopologyError: the merged table is not sound, or two clients have brought up the same device.
-        RingBrokenError: a neighbour went away.
         CollectiveMismatchError: the clients do not hold the same number of devices in mind.
     """
     entries = await ring.all_reduce(own_entry(client_id, num_clients, device_type, len(devices)))

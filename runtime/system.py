@@ -9,19 +9,19 @@ from functools import cached_property
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
 import numpy.typing as npt
 
 from ..errors import BringupError, ConfigurationError, PeerFailedError
 from ..transport.service_messages import ListLive
 from .arguments import client_set
 from .client import ACTIVE
+from .collectives import all_reduce
 from .ending import add_failure_note, conclude
 from .kv import KeyValueStore
 from .services import barrier_request, clients_of, name_of_set
 from .system_facts import SystemFacts
 
-__all__ = ["System", "check_out"]
+__all__ = ["System"]
 
 
 class System(SystemFacts):
@@ -41,10 +41,16 @@ class System(SystemFacts):
     ) -> npt.NDArray[Any]:
         """Reduce an array over all clients. All clients call collectives in the same order.
 
-        Cancelling, or a time-out, while the others are in it leaves the ring in the middle of a message: the job fails.
+        A call has its place in that order as soon as it is made; calls that overlap are carried out one by one. Where
+        one client's call is cancelled, times out or is refused while others are before it, or its arguments are wrong,
+        those of all other clients raise `CollectiveMismatchError`, which names it, and the job goes on. Where it was
+        its turn already, others may get a result that this client has not: the job fails.
+
+        Overflows and NaNs are values, whatever `numpy.errstate` says.
 
         Args:
-            array: any shape, any numeric dtype; shape and dtype must be the same on every client.
+            array: any shape, any numeric dtype, those of `ml_dtypes` (bfloat16, float8, ...) too; shape and dtype must
+                be the same on every client. It may be changed once this has returned.
             op: `sum`, `prod`, `min` or `max`.
             out: where to put the result, of the input's shape and dtype; returned then.
             timeout: seconds, or `None` to wait for as long as the job lives.
@@ -53,19 +59,12 @@ class System(SystemFacts):
             The result, of the input's shape and dtype, with the same bits on every client.
 
         Raises:
-            CollectiveMismatchError: another client called something else.
-            ConfigurationError: the array is not numeric, or there is no such operation.
+            CollectiveMismatchError: another client called something else, or its call ended before its turn.
+            ConfigurationError: an argument is wrong: the array is not numeric, or there is no such operation.
             PeerFailedError: another client failed.
             TimeoutError: not all clients came in time.
         """
-        given = np.asarray(array)
-        check_out(given, out)
-        async with asyncio.timeout(timeout):
-            result = await self._client.call(lambda peer: peer.all_reduce(given, op))
-        if out is None:
-            return result
-        out[...] = result
-        return out
+        return await all_reduce(self._client, self._peer, array, op, out, timeout)
 
     @cached_property
     def kv(self) -> KeyValueStore:
@@ -213,11 +212,3 @@ class System(SystemFacts):
         await self._client.finish()
         ACTIVE.release(self._client)
         add_failure_note(self._client, error)
-
-
-def check_out(array: npt.NDArray[Any], out: npt.NDArray[Any] | None) -> None:
-    """Raise `ConfigurationError` where a result for `array` does not fit into `out`."""
-    if out is not None and (out.shape, out.dtype) != (array.shape, array.dtype):
-        raise ConfigurationError(
-            f"out is {out.dtype}{list(out.shape)}, the array is {array.dtype}{list(array.shape)}: they must be alike"
-        )

@@ -31,12 +31,15 @@ class Agreement:
     text: str
 
     @classmethod
-    def of(cls, call: str) -> Agreement:
-        """Return the agreement of the first client."""
-        return cls(True, call)
+    def of(cls, call: str, *, takes_part: bool = True) -> Agreement:
+        """Return the agreement of the first client; see `join`."""
+        return cls(True, call) if takes_part else cls(False, _said(0, call))
 
     def join(self, rank: int, call: str) -> Agreement:
-        """Return the agreement once client `rank`, which called `call`, has joined it."""
+        """Return the agreement once client `rank`, which called `call`, has joined it.
+
+        Where the first client did not take part there is no agreement, whatever the others called.
+        """
         if self.agreed:
             return self if call == self.text else Agreement(False, f"client 0 called {self.text}; {_said(rank, call)}")
         longer = f"{self.text}; {_said(rank, call)}"

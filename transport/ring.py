@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import CollectiveMismatchError, ConfigurationError
+from ..errors import CollectiveMismatchError
 from .frames import HEADER_BYTES, Agreement, FrameHeader, MalformedFrameError, decode_header
+from .packing import Packing, reduce_into
 from .ports import ChannelClosedError, Link
 from .ring_schedule import chunk_bounds, steps
 from .texts import printable
+from .turns import Contribution, Turn, Turns, Withdrawn
 
 __all__ = ["Ring", "RingBrokenError"]
 
@@ -27,13 +30,6 @@ as many messages: where many clients share a machine, messages are what it costs
 """
 
 _SEGMENT_BYTES = 256 * 1024
-
-_REDUCTIONS: dict[str, Callable[..., Any]] = {
-    "sum": np.add,
-    "prod": np.multiply,
-    "min": np.minimum,
-    "max": np.maximum,
-}
 
 
 class RingBrokenError(Exception):
@@ -57,30 +53,78 @@ def _first(group: BaseExceptionGroup[RingBrokenError]) -> RingBrokenError:
 class Ring:
     """One client's place in the ring. Collectives run one at a time, in the order in which they were called.
 
-    A collective that fails or is cancelled half-way leaves the streams in an unknown state, so the ring is broken, and
-    every later collective raises. Its links stay open until `close`: ending them at once would make the neighbours take
-    this client for the cause.
+    Who calls one takes a place in that order at once (`enter`), whatever becomes of the call afterwards; `run` carries
+    them out. So the n-th call of one client always meets the n-th of all others, also where one is cancelled, times out
+    or is refused on one client alone: there it is `Withdrawn`, and all others get a `CollectiveMismatchError`.
 
-    Attributes:
-        is_broken: whether a collective ended half-way.
+    A collective that fails half-way leaves the streams in an unknown state: no other is begun then. The links stay open
+    until `close`: ending them at once would make the neighbours take this client for the cause.
+
+    Args:
+        rank: of this client.
+        size: of the ring.
+        incoming: from the left neighbour; `None` in a ring of one.
+        outgoing: to the right neighbour; `None` in a ring of one.
+        on_half_way: called, on the loop that this is made on, where a call ended while the others may get its result.
     """
 
-    def __init__(self, rank: int, size: int, incoming: Link | None, outgoing: Link | None) -> None:
+    def __init__(
+        self,
+        rank: int,
+        size: int,
+        incoming: Link | None,
+        outgoing: Link | None,
+        on_half_way: Callable[[BaseException], None] = lambda _: None,
+    ) -> None:
         assert size == 1 or (incoming is not None and outgoing is not None)
         self._rank = rank
         self._size = size
         self._incoming = incoming
         self._outgoing = outgoing
-        self._sequence = 0
-        self._turn = asyncio.Lock()
-        self.is_broken = False
+        self._on_half_way = on_half_way
+        self._number = 0
+        self._is_broken = False
+        self._turns = Turns(self._break_off)
+
+    @property
+    def called(self) -> int:
+        """How many collectives this client has called so far, those of the bring-up among them. On any thread."""
+        return self._turns.called
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether `end` was called."""
+        return self._turns.have_ended
+
+    def enter(self) -> AbstractContextManager[Turn]:
+        """Take the next place in the order; see `Turns.enter`. Called on any thread."""
+        return self._turns.enter()
+
+    def end(self, error: Callable[[], BaseException]) -> None:
+        """Let all calls, those that wait and those to come, raise what `error` makes. Idempotent."""
+        self._turns.end(error)
+
+    async def run(self) -> None:
+        """Carry out the collectives until cancelled.
+
+        Raises:
+            RingBrokenError: a neighbour went away, or sent something else than what is due.
+        """
+        while True:
+            self._number, part = await self._turns.next()
+            if self._is_broken:
+                await asyncio.get_running_loop().create_future()  # who was told ends this
+            try:
+                self._turns.finish(await self._reduce(part))
+            except CollectiveMismatchError as error:  # found out at a frame's end: the streams are in step
+                self._turns.finish(error)
 
     async def all_reduce(self, array: Array, op: str = "sum") -> Array:
-        """Reduce `array` element by element over all clients.
+        """Reduce `array` element by element over all clients, from the loop that `run` runs on.
 
         Args:
             array: any shape, any numeric dtype; the same on every client.
-            op: `sum`, `prod`, `min` or `max`.
+            op: see `Packing`.
 
         Returns:
             A new array of the input's shape and dtype, with the same bits on every client.
@@ -88,31 +132,12 @@ class Ring:
         Raises:
             ConfigurationError: the dtype is not numeric, or there is no such operation.
             CollectiveMismatchError: another client called something else; nobody gets a result.
-            RingBrokenError: a neighbour went away, or an earlier collective ended half-way.
         """
-        reduction = _REDUCTIONS.get(op)
-        if reduction is None:
-            raise ConfigurationError(f"all_reduce has no op {op!r}; it has {', '.join(_REDUCTIONS)}")
-        if array.dtype.kind not in "biufc":
-            raise ConfigurationError(f"all_reduce takes numeric arrays, got one of dtype {array.dtype}")
-        own = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")).reshape(-1)
-        call = f"all_reduce({op}, {array.dtype.name}{list(array.shape)})"
-        async with self._turn:
-            if self.is_broken:
-                raise RingBrokenError(self._rank, "an earlier collective ended half-way")
-            self._sequence += 1
-            try:
-                if own.nbytes <= _SMALL_BYTES_MAX:
-                    total = await self._reduce_whole(call, own, reduction)
-                else:
-                    await self._reduce_whole(call, own[:0], reduction)
-                    total = await self._reduce_chunks(own.copy(), reduction)
-            except CollectiveMismatchError:
-                raise  # found out at a frame's end: the streams are in step
-            except BaseException:
-                self.is_broken = True
-                raise
-        return total.reshape(array.shape).astype(array.dtype, copy=False)
+        with self.enter() as turn:
+            packing = Packing(op, [array])
+            turn.give(Contribution(f"all_reduce({op}, {packing.describe()})", packing.reduction, packing.pack()))
+            totals: tuple[Array, ...] = await asyncio.wrap_future(turn.result)
+            return packing.unpack(totals)[0]
 
     def close(self) -> None:
         """End both links. Idempotent."""
@@ -120,29 +145,70 @@ class Ring:
             if link is not None:
                 link.close()
 
-    async def _reduce_whole(self, call: str, own: Array, reduction: Callable[..., Any]) -> Array:
-        """Reduce along the ring from client 0 on, then hand the total on from the last client."""
-        agreement, total = Agreement.of(call), own
+    def _break_off(self, error: BaseException) -> None:
+        if self._size > 1:  # alone, nobody gets what another does not
+            self._is_broken = True
+            self._on_half_way(error)
+
+    async def _reduce(self, part: Contribution | Withdrawn) -> tuple[Array, ...]:
+        """Reduce the small buffers with the frames of the agreement, and then each of the others in chunks."""
+        buffers = part.buffers if isinstance(part, Contribution) else ()
+        small_bytes_max = _SMALL_BYTES_MAX // max(len(buffers), 1)
+        small = tuple(buffer for buffer in buffers if buffer.nbytes <= small_bytes_max)
+        totals = dict(zip(map(id, small), await self._reduce_whole(part, small), strict=True))
+        for buffer in buffers:
+            if id(buffer) not in totals:
+                assert isinstance(part, Contribution)
+                totals[id(buffer)] = await self._reduce_chunks(buffer, part.reduction)
+        return tuple(totals[id(buffer)] for buffer in buffers)
+
+    async def _reduce_whole(self, part: Contribution | Withdrawn, own: tuple[Array, ...]) -> tuple[Array, ...]:
+        """Reduce along the ring from client 0 on, then hand the totals on from the last client.
+
+        Raises:
+            CollectiveMismatchError: the clients called different things.
+        """
+        takes_part = isinstance(part, Contribution)
+        agreement, totals = Agreement.of(part.call, takes_part=takes_part), own
         last = self._size - 1
         if self._rank > 0:
-            so_far, payload = await self._receive_frame(max(own.nbytes, _SMALL_BYTES_MAX))
-            agreement = so_far.join(self._rank, call)
+            so_far, payload = await self._receive_frame()
+            agreement = so_far.join(self._rank, part.call)
             if agreement.agreed:
-                total = reduction(np.frombuffer(payload, own.dtype), own)
+                assert isinstance(part, Contribution)
+                for sum_so_far, buffer in zip(self._split(payload, own), own, strict=True):
+                    reduce_into(part.reduction, sum_so_far, buffer, buffer)
         if self._rank < last:
-            await self._send_frame(agreement, total)
-            agreement, payload = await self._receive_frame(max(own.nbytes, _SMALL_BYTES_MAX))
-            total = np.frombuffer(payload, own.dtype) if agreement.agreed else total
+            await self._send_frame(agreement, totals)
+            agreement, payload = await self._receive_frame()
+            totals = self._split(payload, own) if agreement.agreed else totals
         if last > 0 and (self._rank + 1) % self._size != last:
-            await self._send_frame(agreement, total)
+            await self._send_frame(agreement, totals)
         if not agreement.agreed:
             raise CollectiveMismatchError(
-                f"clients called different collectives (collective {self._sequence} of this job): {agreement.text}. "
+                f"clients called different collectives (collective {self._number} of this job): {agreement.text}. "
                 "All clients must call the same collectives in the same order."
             )
-        return total if total is not own else own.copy()
+        return totals
 
-    async def _reduce_chunks(self, data: Array, reduction: Callable[..., Any]) -> Array:
+    def _split(self, payload: bytearray, own: tuple[Array, ...]) -> tuple[Array, ...]:
+        """Return the buffers in a frame, which are like this client's own.
+
+        Raises:
+            RingBrokenError: they are not.
+        """
+        if len(payload) != sum(buffer.nbytes for buffer in own):
+            raise RingBrokenError(
+                (self._rank - 1) % self._size,
+                f"the frame of collective {self._number} has {len(payload)} bytes of data",
+            )
+        parts, start = [], 0
+        for buffer in own:
+            parts.append(np.frombuffer(payload, buffer.dtype, buffer.size, start))
+            start += buffer.nbytes
+        return tuple(parts)
+
+    async def _reduce_chunks(self, data: Array, reduction: np.ufunc) -> Array:
         bounds = chunk_bounds(data.size, self._size)
         for step in steps(self._rank, self._size):
             outgoing = data[slice(*bounds[step.send])]
@@ -155,7 +221,7 @@ class Ring:
                 raise _first(broken) from None
         return data
 
-    async def _receive_chunk(self, target: Array, reduction: Callable[..., Any] | None) -> None:
+    async def _receive_chunk(self, target: Array, reduction: np.ufunc | None) -> None:
         if reduction is None:
             return await self._receive(_bytes_of(target))
         # In segments, so that one is reduced while the kernel takes in the next.
@@ -165,20 +231,20 @@ class Ring:
             part = target[start : start + length]
             arrived = segment[: part.size]
             await self._receive(_bytes_of(arrived))
-            reduction(arrived, part, out=part)
+            reduce_into(reduction, arrived, part, part)
         return None
 
-    async def _send_frame(self, agreement: Agreement, payload: Array) -> None:
-        text = agreement.text.encode()
-        body = payload.tobytes() if agreement.agreed else b""
-        header = FrameHeader(agreement.agreed, len(text), self._sequence, len(body))
+    async def _send_frame(self, agreement: Agreement, payload: tuple[Array, ...]) -> None:
+        text = agreement.text.encode(errors="replace")
+        body = b"".join(map(_bytes_of, payload)) if agreement.agreed else b""
+        header = FrameHeader(agreement.agreed, len(text), self._number, len(body))
         await self._send(header.encode() + text + body)
 
-    async def _receive_frame(self, payload_bytes_max: int) -> tuple[Agreement, bytearray]:
+    async def _receive_frame(self) -> tuple[Agreement, bytearray]:
         head = bytearray(HEADER_BYTES)
         await self._receive(memoryview(head))
         try:
-            header = decode_header(head, self._sequence, payload_bytes_max)
+            header = decode_header(head, self._number, _SMALL_BYTES_MAX)
         except MalformedFrameError as error:
             raise RingBrokenError((self._rank - 1) % self._size, str(error)) from None
         text, payload = bytearray(header.text_bytes), bytearray(header.payload_bytes)

@@ -8,14 +8,11 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
-import numpy.typing as npt
-
 from ...devices.base import Health
 from ...devices.health import HealthFilter
 from ...devices.thread import BackendThread
 from ...errors import (
     BringupError,
-    CollectiveMismatchError,
     DeviceFailedError,
     DeviceInitializationError,
     NotInitializedError,
@@ -23,21 +20,20 @@ from ...errors import (
     RendezvousTimeoutError,
 )
 from ...transport.addresses import Address
-from ...transport.attempts import Trouble, TroubleKind
 from ...transport.messages import PreemptionNotice, StepTold
-from ...transport.ports import ChannelClosedError, Link, LinkIdentity, LinkListener, Network, Server
-from ...transport.ring import Ring, RingBrokenError
+from ...transport.ports import LinkIdentity, LinkListener, Network, Server
+from ...transport.ring import Ring
 from ...transport.service_messages import ServiceReply
 from ..arguments import step_of
 from ..latch import Latch
 from ..machines import events as ev
 from ..machines.knowledge import COORDINATOR
 from ..machines.peer import PeerMachine
-from ..merge import merge_devices
 from .coordinator import LATECOMERS_TIMEOUT, SURVIVORS_TIMEOUT, CoordinatorDriver
 from .dialler import Dialler
 from .drive import INBOX_MAX, drive
 from .preemption import Preemption
+from .ring import RingDriver
 from .service_channel import LocalWay, RemoteWay, Way
 from .service_server import ServiceServer
 
@@ -111,8 +107,7 @@ class CoordinationPeer:
         self._dialler = Dialler(
             machine.config, network, serve_locally, self._spawn, self._inbox.put, self._on_dial_report
         )
-        self._outgoing: Link | None = None
-        self._ring: Ring | None = None
+        self._ring = RingDriver(machine.config, network, self._inbox, self._spawn, self.abort)
 
     # The life of the peer.
 
@@ -129,6 +124,7 @@ class CoordinationPeer:
                     await self._live()
                 finally:
                     await self._tear_down()
+                    self._end_ring()
         except* BringupError as errors:
             self._fail(errors.exceptions[0])
 
@@ -157,8 +153,7 @@ class CoordinationPeer:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        if self._outgoing is not None:
-            self._outgoing.close()
+        self._ring.close()
         if self._services is not None:
             self._services.close()
         if self._listener is not None:
@@ -221,20 +216,10 @@ class CoordinationPeer:
         address = Address.parse(up.members[COORDINATOR].link_address)
         return RemoteWay(lambda receiver: network.connect_services(address, own, host, receiver), deliver)
 
-    async def all_reduce(self, array: npt.NDArray[Any], op: str) -> npt.NDArray[Any]:
-        """Reduce over the ring; see `System.all_reduce`."""
-        self._check_alive()
-        assert self._ring is not None
-        try:
-            with self.waiting():
-                return await self._ring.all_reduce(array, op)
-        except RingBrokenError as broken:
-            await self._inbox.put(ev.LinkBroken(broken.client_id, broken.cause))
-            raise await self.failed.wait() from None
-        except BaseException as error:
-            if self._ring.is_broken:
-                self.abort(BringupError(f"all_reduce() ended half-way: {type(error).__name__}: {error}"))
-            raise
+    @property
+    def ring(self) -> Ring:
+        """The ring; there is one once the job is up."""
+        return self._ring.ring
 
     async def leave(self) -> tuple[int, ...]:
         """Shut down with the others; returns the clients that did not join in time."""
@@ -261,9 +246,9 @@ class CoordinationPeer:
             case ev.StartBackend(tag):
                 self._spawn(self._start_backend(tag))
             case ev.ConnectRing():
-                self._spawn(self._connect_ring(effect))
+                self._spawn(self._ring.connect(effect, self._listener))
             case ev.Merge():
-                self._spawn(self._merge(effect))
+                self._spawn(self._ring.merge(effect, self.device_type, allow_empty=self._allow_empty))
             case ev.Up():
                 self.up.set(effect)
                 self._spawn(self._watch_health())
@@ -299,58 +284,6 @@ class CoordinationPeer:
         else:
             await self._inbox.put(ev.BackendStarted(tag, devices))
 
-    async def _connect_ring(self, effect: ev.ConnectRing) -> None:
-        config = self.machine.config
-        if self._network is None or self._listener is None:
-            self._ring = Ring(0, 1, None, None)
-            return await self._inbox.put(ev.RingConnected(effect.tag))
-
-        def identity(client_id: int, incarnation: int) -> LinkIdentity:
-            return LinkIdentity(effect.job_id, effect.epoch, client_id, incarnation)
-
-        own = identity(config.client_id, config.incarnation)
-        left, right = (identity(m.client_id, m.incarnation) for m in (effect.left, effect.right))
-        accepting = self._group.create_task(self._listener.accept(own, left))
-        self._tasks.add(accepting)
-
-        def report(trouble: Trouble) -> None:
-            is_refused = trouble.kind is TroubleKind.REFUSED
-            self._inbox.put_nowait(ev.LinkDelayed(right.client_id, trouble.text, is_refused))
-
-        try:
-            address = Address.parse(effect.right.link_address)
-            outgoing = await self._network.connect_link(address, own, right, report)
-        except ChannelClosedError as error:
-            return await self._inbox.put(ev.LinkBroken(right.client_id, str(error)))
-        self._outgoing = outgoing
-        incoming = await accepting
-        self._ring = Ring(config.client_id, config.num_clients, incoming, outgoing)
-        for neighbour, link in ((left, incoming), (right, outgoing)):
-            self._spawn(self._watch_link(neighbour.client_id, link))
-        return await self._inbox.put(ev.RingConnected(effect.tag))
-
-    async def _watch_link(self, client_id: int, link: Link) -> None:
-        await self._inbox.put(ev.LinkBroken(client_id, await link.wait_closed()))
-
-    async def _merge(self, effect: ev.Merge) -> None:
-        config = self.machine.config
-        assert self._ring is not None
-        try:
-            table = await merge_devices(
-                self._ring,
-                config.client_id,
-                config.num_clients,
-                self.device_type,
-                effect.devices,
-                hostname=config.hostname,
-                allow_empty=self._allow_empty,
-            )
-            await self._inbox.put(ev.Merged(effect.tag, table))
-        except RingBrokenError as broken:
-            await self._inbox.put(ev.LinkBroken(broken.client_id, broken.cause))
-        except (BringupError, CollectiveMismatchError) as error:
-            await self._inbox.put(ev.MergeFailed(effect.tag, error))
-
     async def _watch_health(self) -> None:
         """Check the devices as long as the job runs; the machine hears of every change that lasts."""
         checks = HealthFilter()
@@ -378,7 +311,7 @@ class CoordinationPeer:
 
     # Helpers.
 
-    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _spawn(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = self._group.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -392,6 +325,10 @@ class CoordinationPeer:
         ended = f"this client has ended: {type(error).__name__}: {error}"
         shown = error if isinstance(error, BringupError) else NotInitializedError(ended)
         self.failed.set(shown)
+        self._end_ring()
+
+    def _end_ring(self) -> None:
+        self._ring.end(self.failed.value or NotInitializedError("the system was shut down"))
 
     def _check_alive(self) -> None:
         if self.failed.value is not None:

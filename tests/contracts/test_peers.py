@@ -82,7 +82,7 @@ def test_collectives_and_barriers_work_on_what_came_up(place: str) -> None:
         async with job_of_peers(place, N) as job:
             await brought_up(job)
             totals = await asyncio.gather(
-                *(peer.all_reduce(np.full(5, client_id), "sum") for client_id, peer in job.peers.items())
+                *(peer.ring.all_reduce(np.full(5, client_id), "sum") for client_id, peer in job.peers.items())
             )
             assert all((total == sum(range(N))).all() for total in totals)
             await job.barrier(name="a")
@@ -175,7 +175,7 @@ def test_pending_calls_of_all_clients_raise_the_failure(place: str) -> None:
         async with job_of_peers(place, N) as job:
             await brought_up(job)
             calls = [job.barrier(i, name="never") for i in job.peers if i not in (VICTIM, 5)]
-            calls += [job.peers[5].all_reduce(np.zeros(3), "sum")]  # type: ignore[list-item]
+            calls += [job.peers[5].ring.all_reduce(np.zeros(3), "sum")]  # type: ignore[list-item]
             pending = asyncio.gather(*calls, return_exceptions=True)
             await asyncio.sleep(0)
             job.peers[VICTIM].abort(ValueError("a bug"))

@@ -49,7 +49,7 @@ async def reconnected(job: JobOfPeers, times: int) -> None:
 
 
 async def all_meet(job: JobOfPeers) -> None:
-    totals = await asyncio.gather(*(peer.all_reduce(np.ones(3), "sum") for peer in job.peers.values()))
+    totals = await asyncio.gather(*(peer.ring.all_reduce(np.ones(3), "sum") for peer in job.peers.values()))
     assert all((total == len(job.peers)).all() for total in totals)
     await job.barrier()
 

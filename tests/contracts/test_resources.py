@@ -11,9 +11,9 @@ import numpy as np
 
 from bringup.transport.messages import Heartbeat
 from bringup.transport.ports import Connection
-from bringup.transport.ring import Ring
 
 from .places import Place, ring_of_links, run
+from .rings import served_rings
 from .test_connections import connect, drain, served
 
 
@@ -25,9 +25,8 @@ async def use_all_of_it(place: Place) -> None:
         connections = [await connect(place, client_id) for client_id in range(1, 5)]
         for connection in connections:
             await connection.send(Heartbeat(1, "ready", True, ""))
-        async with ring_of_links(place, 4) as links:
-            rings = [Ring(rank, 4, *pair) for rank, pair in enumerate(links)]
-            await asyncio.gather(*(ring.all_reduce(np.ones(4)) for ring in rings))
+        async with ring_of_links(place, 4) as links, served_rings(links, range(4), 4) as group:
+            await asyncio.gather(*(ring.all_reduce(np.ones(4)) for ring in group))
         for connection in connections:
             await connection.close()
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import itertools
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from bringup.transport.frames import HEADER_BYTES, FrameHeader
 from bringup.transport.ring import Ring, RingBrokenError
 
 from .places import PLACES, Place, ring_of_links, run
+from .rings import rings, served_ring
 
 Array = npt.NDArray[Any]
 
@@ -32,15 +32,6 @@ OPS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
 def place(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
-
-
-@contextlib.asynccontextmanager
-async def rings(place: Place, size: int) -> AsyncIterator[list[Ring]]:
-    if size == 1:
-        yield [Ring(0, 1, None, None)]
-        return
-    async with ring_of_links(place, size) as links:
-        yield [Ring(rank, size, incoming, outgoing) for rank, (incoming, outgoing) in enumerate(links)]
 
 
 def draw(rank: int, shape: int | tuple[int, ...], dtype: str, op: str) -> Array:
@@ -175,14 +166,31 @@ def test_different_calls_are_told_to_all_and_harm_nothing(place: str, kind: str,
     run(place, test)
 
 
-def test_calls_that_no_ring_can_do_are_refused_before_anybody_hears(place: str) -> None:
+@pytest.mark.parametrize("odd", [0, 1, 2])
+def test_a_call_that_is_refused_on_one_client_alone_is_told_to_the_others(place: str, odd: int) -> None:
     async def test(place: Place) -> None:
-        async with rings(place, 2) as group:
-            with pytest.raises(ConfigurationError, match="'mean'"):
-                await group[0].all_reduce(np.zeros(1), "mean")
-            with pytest.raises(ConfigurationError, match="<U1"):
-                await group[0].all_reduce(np.array(["a"]))
+        async with rings(place, 3) as group:
+            for array, op, complaint in [(np.zeros(1), "mode", "'mode'"), (np.array(["a"]), "sum", "<U1")]:
+                others = [asyncio.create_task(group[i].all_reduce(np.ones(1))) for i in range(3) if i != odd]
+                with pytest.raises(ConfigurationError, match=complaint):
+                    await group[odd].all_reduce(array, op)
+                for error in await asyncio.gather(*others, return_exceptions=True):
+                    assert isinstance(error, CollectiveMismatchError)
+                    assert f"client {odd} called nothing: its call ended before its turn" in str(error)
+                    assert complaint in str(error)
+                await assert_reduces(group, 3, "int32", "sum")
+
+    run(place, test)
+
+
+def test_calls_that_are_refused_everywhere_leave_the_clients_in_step(place: str) -> None:
+    async def test(place: Place) -> None:
+        async with rings(place, 3) as group:
+            for ring in group:
+                with pytest.raises(ConfigurationError, match="'mode'"):
+                    await ring.all_reduce(np.zeros(1), "mode")
             await assert_reduces(group, 3, "int32", "sum")
+            assert [ring.called for ring in group] == [2, 2, 2]
 
     run(place, test)
 
@@ -230,8 +238,7 @@ def test_a_neighbour_that_closes_is_named_and_only_its_neighbours_are_told(place
 )
 def test_a_frame_that_is_not_due_breaks_the_ring(place: str, data: bytes) -> None:
     async def test(place: Place) -> None:
-        async with ring_of_links(place, 2) as links:
-            ring = Ring(1, 2, *links[1])
+        async with ring_of_links(place, 2) as links, served_ring(1, 2, *links[1]) as ring:
             await links[0][1].send(data)
             assert await breaks_of([asyncio.create_task(ring.all_reduce(np.zeros(4)))]) == [0]
 
@@ -244,7 +251,8 @@ def test_a_right_neighbour_that_has_gone_is_named(place: str) -> None:
             for link in links[1]:
                 link.close()
             await links[0][1].wait_closed()
-            assert await breaks_of([asyncio.create_task(Ring(0, 3, *links[0]).all_reduce(np.zeros(4)))]) == [1]
+            async with served_ring(0, 3, *links[0]) as ring:
+                assert await breaks_of([asyncio.create_task(ring.all_reduce(np.zeros(4)))]) == [1]
 
     run(place, test)
 
@@ -269,7 +277,6 @@ def test_a_call_that_is_cancelled_breaks_the_ring(place: str, length: int) -> No
             cancelled = calls.pop(2)
             cancelled.cancel()
             await asyncio.wait([cancelled])
-            assert group[2].is_broken
             assert await breaks_of([asyncio.create_task(group[2].all_reduce(np.zeros(4)))]) == [2]
             group[2].close()
             assert await breaks_of([calls.pop(3)]) == [2]
@@ -280,16 +287,21 @@ def test_a_call_that_is_cancelled_breaks_the_ring(place: str, length: int) -> No
     run(place, test)
 
 
-def test_a_call_that_is_cancelled_while_it_waits_for_its_turn_harms_nothing(place: str) -> None:
+def test_a_call_that_is_cancelled_while_it_waits_for_its_turn_keeps_its_place(place: str) -> None:
     async def test(place: Place) -> None:
         async with rings(place, 2) as group:
-            first = asyncio.create_task(group[0].all_reduce(np.ones(4)))
-            second = asyncio.create_task(group[0].all_reduce(np.ones(4)))
+            first, second = (asyncio.create_task(group[0].all_reduce(np.full(4, value))) for value in (1, 10))
             await asyncio.wait([first, second], timeout=0.05)
             second.cancel()
             await asyncio.wait([second])
-            assert (await group[1].all_reduce(np.ones(4)) == 2).all()
-            await first
-            await assert_reduces(group, 1000, "int32", "sum")
+            third = asyncio.create_task(group[0].all_reduce(np.full(4, 100)))
+            assert (await group[1].all_reduce(np.full(4, 2)) == 3).all()
+            with pytest.raises(
+                CollectiveMismatchError, match=r"client 0 called nothing: .*CancelledError.*; client 1 "
+            ):
+                await group[1].all_reduce(np.full(4, 20))
+            assert (await group[1].all_reduce(np.full(4, 200)) == 300).all()
+            assert (await first == 3).all()
+            assert (await third == 300).all()
 
     run(place, test)

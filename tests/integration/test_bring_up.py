@@ -136,6 +136,22 @@ def test_collectives_and_barriers_between_processes() -> None:
         assert [call.value() for call in job.call("all_reduce", array=[1])] == [[4]] * 4
 
 
+def test_a_collective_that_times_out_behind_another_leaves_the_clients_in_step() -> None:
+    with LocalJob(2) as job:
+        job.initialize(device_type="SIM")
+        first, other = job.clients[0], job.clients[1]
+        before = first.call("all_reduce", array=[1])
+        first.call("facts").value()  # so that it has been called
+        error = first.call("all_reduce", array=[10], timeout=0.1).error()
+        assert "timeout=0.1 s" in error.text
+        behind = first.call("all_reduce", array=[100])
+        assert other.call("all_reduce", array=[2]).value() == before.value() == [3]
+        assert "client 0 called nothing: its call ended before its turn" in (
+            other.call("all_reduce", array=[20]).error().text
+        )
+        assert other.call("all_reduce", array=[200]).value() == behind.value() == [300]
+
+
 def test_a_barrier_that_times_out_names_who_did_not_come() -> None:
     with LocalJob(3) as job:
         job.initialize(device_type="SIM")

@@ -1,0 +1,126 @@
+"""One client's part in the ring: its two links, the merge that runs over them, and then the program's collectives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from ...errors import BringupError
+from ...transport.addresses import Address
+from ...transport.attempts import Trouble, TroubleKind
+from ...transport.ports import ChannelClosedError, Link, LinkIdentity, LinkListener, Network
+from ...transport.ring import Ring, RingBrokenError
+from ..fresh import fresh
+from ..machines import events as ev
+from ..machines.peer import PeerConfig
+from ..merge import merge_devices
+
+__all__ = ["RingDriver"]
+
+
+class RingDriver:
+    """Used on the peer's loop, but for `ring`.
+
+    Args:
+        config: of the peer.
+        network: how to reach the neighbours; `None` for a job of one client.
+        inbox: of the peer.
+        spawn: runs a coroutine as long as the peer lives.
+        abort: ends this client's part with an error.
+    """
+
+    def __init__(
+        self,
+        config: PeerConfig,
+        network: Network | None,
+        inbox: asyncio.Queue[ev.PeerEvent | None],
+        spawn: Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]],
+        abort: Callable[[BaseException], None],
+    ) -> None:
+        self._config = config
+        self._network = network
+        self._inbox = inbox
+        self._spawn = spawn
+        self._abort = abort
+        self._outgoing: Link | None = None
+        self._ring: Ring | None = None
+
+    @property
+    def ring(self) -> Ring:
+        """The ring; there is one once the job is up."""
+        assert self._ring is not None
+        return self._ring
+
+    async def connect(self, effect: ev.ConnectRing, listener: LinkListener | None) -> None:
+        """Open the links, and carry out what is called from then on."""
+        config = self._config
+        if self._network is None or listener is None:
+            self._begin(Ring(0, 1, None, None))
+            return await self._inbox.put(ev.RingConnected(effect.tag))
+
+        def identity(client_id: int, incarnation: int) -> LinkIdentity:
+            return LinkIdentity(effect.job_id, effect.epoch, client_id, incarnation)
+
+        own = identity(config.client_id, config.incarnation)
+        left, right = (identity(m.client_id, m.incarnation) for m in (effect.left, effect.right))
+        accepting = self._spawn(listener.accept(own, left))
+
+        def report(trouble: Trouble) -> None:
+            is_refused = trouble.kind is TroubleKind.REFUSED
+            self._inbox.put_nowait(ev.LinkDelayed(right.client_id, trouble.text, is_refused))
+
+        try:
+            address = Address.parse(effect.right.link_address)
+            outgoing = await self._network.connect_link(address, own, right, report)
+        except ChannelClosedError as error:
+            return await self._inbox.put(ev.LinkBroken(right.client_id, str(error)))
+        self._outgoing = outgoing
+        incoming = await accepting
+        self._begin(Ring(config.client_id, config.num_clients, incoming, outgoing, self._on_half_way))
+        for neighbour, link in ((left, incoming), (right, outgoing)):
+            self._spawn(self._watch_link(neighbour.client_id, link))
+        return await self._inbox.put(ev.RingConnected(effect.tag))
+
+    async def merge(self, effect: ev.Merge, device_type: str, *, allow_empty: bool) -> None:
+        """Merge the devices of all clients."""
+        config = self._config
+        try:
+            table = await merge_devices(
+                self.ring,
+                config.client_id,
+                config.num_clients,
+                device_type,
+                effect.devices,
+                hostname=config.hostname,
+                allow_empty=allow_empty,
+            )
+            await self._inbox.put(ev.Merged(effect.tag, table))
+        except BringupError as error:
+            await self._inbox.put(ev.MergeFailed(effect.tag, error))
+
+    def end(self, error: BaseException) -> None:
+        """Let all collectives, those that wait and those to come, raise `error`. Idempotent."""
+        if self._ring is not None:
+            self._ring.end(lambda: fresh(error))
+
+    def close(self) -> None:
+        """End the link to the right neighbour; the left one's is its to end."""
+        if self._outgoing is not None:
+            self._outgoing.close()
+
+    def _begin(self, ring: Ring) -> None:
+        self._ring = ring
+        self._spawn(self._run(ring))
+
+    async def _run(self, ring: Ring) -> None:
+        try:
+            await ring.run()
+        except RingBrokenError as broken:
+            await self._inbox.put(ev.LinkBroken(broken.client_id, broken.cause))
+
+    def _on_half_way(self, error: BaseException) -> None:
+        self._abort(BringupError(f"all_reduce() ended half-way: {type(error).__name__}: {error}"))
+
+    async def _watch_link(self, client_id: int, link: Link) -> None:
+        await self._inbox.put(ev.LinkBroken(client_id, await link.wait_closed()))

@@ -1,0 +1,230 @@
+"""The order of collectives: a client's calls, from any thread, each with its place from the moment it is made."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import enum
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Contribution", "Turn", "Turns", "Withdrawn"]
+
+Array = npt.NDArray[Any]
+
+_REASON_CHARACTERS_MAX = 300
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contribution:
+    """What a client gives to a collective.
+
+    Attributes:
+        call: what was called, as the others are told; those of all clients must be equal.
+        reduction: how two buffers become one.
+        buffers: flat arrays; the ring writes to them.
+    """
+
+    call: str
+    reduction: np.ufunc
+    buffers: tuple[Array, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """The place of a call that ended before its turn, so that nobody gets a result.
+
+    Attributes:
+        call: what to tell the others.
+    """
+
+    call: str
+
+    @classmethod
+    def because(cls, error: BaseException) -> Withdrawn:
+        """Return the place of a call that ended with `error`."""
+        return cls(f"nothing: its call ended before its turn ({_one_line(error)})")
+
+
+def _one_line(error: BaseException) -> str:
+    """Return an error's type and text, which may be anybody's, as what fits into a frame."""
+    name = type(error).__name__
+    try:
+        text = f"{name}: {error}" if str(error) else name
+    except Exception:  # noqa: BLE001 - the text is of no weight beside the fact
+        text = name
+    return " ".join(text.encode(errors="replace").decode().split())[:_REASON_CHARACTERS_MAX]
+
+
+class _State(enum.Enum):
+    EXPECTED = enum.auto()  # the caller is about to give its arrays
+    READY = enum.auto()
+    RUNNING = enum.auto()
+    WITHDRAWN = enum.auto()
+    DONE = enum.auto()
+
+
+class Turn:
+    """One call's place in the order.
+
+    The caller either gives its contribution, and then waits for `result`, or withdraws: the calls behind it wait for
+    one of both. Its methods may be called on any thread.
+
+    Attributes:
+        result: the buffers, reduced; it cannot be cancelled.
+    """
+
+    def __init__(self, turns: Turns) -> None:
+        self.result: concurrent.futures.Future[tuple[Array, ...]] = concurrent.futures.Future()
+        self.result.set_running_or_notify_cancel()
+        self._turns = turns
+        self._state = _State.EXPECTED
+        self._part: Contribution | Withdrawn | None = None
+
+    def give(self, contribution: Contribution) -> None:
+        """Give what this client contributes, once."""
+        with self._turns.lock:
+            if self._state is _State.EXPECTED:
+                self._state, self._part = _State.READY, contribution
+        self._turns.wake()
+
+    def withdraw(self, error: BaseException) -> None:
+        """End the call, whatever it has come to.
+
+        Before its turn that does no harm: the other clients are told, and nobody gets a result. Else they may get one
+        that this client has not, and its program could go on with other numbers than theirs: the ring breaks.
+        """
+        withdrawn = Withdrawn.because(error)
+        with self._turns.lock:
+            if self._state in (_State.EXPECTED, _State.READY):
+                self._state, self._part = _State.WITHDRAWN, withdrawn
+            is_half_way = self._state is _State.RUNNING
+            is_half_way |= self._state is _State.DONE and self.result.exception() is None
+        self._turns.wake()
+        if is_half_way:
+            self._turns.break_off(error)
+
+    # For the ring.
+
+    @property
+    def is_open(self) -> bool:
+        """Whether neither a contribution nor a withdrawal has come yet. Hold the lock."""
+        return self._state is _State.EXPECTED
+
+    def begin(self) -> Contribution | Withdrawn:
+        """Return what to take part with, now that it is its turn. Hold the lock."""
+        assert self._part is not None
+        if self._state is _State.READY:
+            self._state = _State.RUNNING
+        part, self._part = self._part, None
+        return part
+
+    def finish(self, outcome: tuple[Array, ...] | BaseException) -> None:
+        """Let the caller have what it came to, unless it has ended already."""
+        with self._turns.lock:
+            if self._state is _State.DONE:
+                return
+            self._state = _State.DONE
+            if isinstance(outcome, BaseException):
+                self.result.set_exception(outcome)
+            else:
+                self.result.set_result(outcome)
+
+
+class Turns:
+    """The calls of one client, in their order. Made on the loop that carries them out.
+
+    Args:
+        on_half_way: called on that loop where a call ended while the others may get its result.
+
+    Attributes:
+        lock: guards the states.
+    """
+
+    def __init__(self, on_half_way: Callable[[BaseException], None]) -> None:
+        self.lock = threading.RLock()
+        self._on_half_way = on_half_way
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[Turn] = deque()
+        self._running: Turn | None = None
+        self._begun = 0
+        self._arrived = asyncio.Event()
+        self._error: Callable[[], BaseException] | None = None
+
+    @property
+    def called(self) -> int:
+        """How many calls this client has made so far; their numbers are 1 to this."""
+        with self.lock:
+            return self._begun + len(self._waiting)
+
+    @property
+    def have_ended(self) -> bool:
+        """Whether `end` was called."""
+        return self._error is not None
+
+    @contextmanager
+    def enter(self) -> Iterator[Turn]:
+        """Take the next place in the order; a call that ends with an exception withdraws.
+
+        Raises:
+            BaseException: what `end` was given.
+        """
+        turn = Turn(self)
+        try:
+            # Ctrl-C may come between any two lines: what has a place in the order is one step.
+            with self.lock:
+                if self._error is not None:
+                    raise self._error()
+                self._waiting.append(turn)
+            yield turn
+        except BaseException as error:
+            turn.withdraw(error)
+            raise
+
+    async def next(self) -> tuple[int, Contribution | Withdrawn]:
+        """Wait for the next call to give its part or to withdraw; returns its number, and that."""
+        while True:
+            self._arrived.clear()
+            with self.lock:
+                if self._waiting and not self._waiting[0].is_open:
+                    self._running = self._waiting.popleft()
+                    self._begun += 1
+                    return self._begun, self._running.begin()
+            await self._arrived.wait()
+
+    def finish(self, outcome: tuple[Array, ...] | BaseException) -> None:
+        """Let the call whose turn it is have what it came to."""
+        turn, self._running = self._running, None
+        if turn is not None:
+            turn.finish(outcome)
+
+    def end(self, error: Callable[[], BaseException]) -> None:
+        """Let all calls, those that wait and those to come, raise what `error` makes. Idempotent."""
+        with self.lock:
+            if self._error is not None:
+                return
+            self._error = error
+            turns = [*self._waiting] if self._running is None else [self._running, *self._waiting]
+        for turn in turns:
+            turn.finish(error())
+
+    def wake(self) -> None:
+        """Look again whether a call can have its turn."""
+        self._call_soon(self._arrived.set)
+
+    def break_off(self, error: BaseException) -> None:
+        """Tell the loop that a call ended with `error` half-way."""
+        self._call_soon(self._on_half_way, error)
+
+    def _call_soon(self, callback: Callable[..., object], *args: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback, *args)
+        except RuntimeError:  # the loop is closed: all calls have ended
+            return
