@@ -38,7 +38,7 @@ from .on_failure import FailureAction
 from .progress import show_progress
 from .services import ServiceClient
 from .signals import TerminationNotice
-from .thread import RuntimeThread
+from .thread import Runner, RuntimeThread
 from .visits import tell_topology
 
 __all__ = ["ACTIVE", "Client"]
@@ -74,7 +74,7 @@ class Client:
         self.peer: CoordinationPeer | None = None
         self.failure_notice = FailureNotice(self.job.client_id, self.failed)
         self._abort_error: BaseException | None = None
-        self._thread: RuntimeThread | None = None
+        self._thread: Runner | None = None
         self._started: Latch[None] = Latch()
         self._pid = os.getpid()
         self._failure_action = FailureAction(plan.on_failure, self.job.client_id)
@@ -158,7 +158,7 @@ class Client:
             await self._thread.finished.wait()
 
     @property
-    def _running(self) -> RuntimeThread:
+    def _running(self) -> Runner:
         assert self._thread is not None, "start() first"
         return self._thread
 

@@ -6,17 +6,35 @@ import asyncio
 import concurrent.futures
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ..errors import BringupError
 from .latch import Latch
 from .output import open_output
 
-__all__ = ["RuntimeThread"]
+__all__ = ["Runner", "RuntimeThread"]
 
 T = TypeVar("T")
 
 _JOIN_TIMEOUT = 1.0
+
+
+class Runner(Protocol):
+    """What a client runs on: see `RuntimeThread`."""
+
+    finished: Latch[None]
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """See `RuntimeThread.call`."""
+        ...
+
+    def call_soon(self, callback: Callable[..., object], *args: object) -> bool:
+        """See `RuntimeThread.call_soon`."""
+        ...
+
+    def join(self) -> None:
+        """See `RuntimeThread.join`."""
+        ...
 
 
 class RuntimeThread:

@@ -1,8 +1,8 @@
-"""For tests of what is built on bringup: jobs of real processes, faults, and a network in memory.
+"""For tests of what is built on bringup: jobs of real processes, faults, and jobs within one process.
 
 `LocalJob` runs a job of real client processes on this machine, yours or ones that make the calls they are told to, and
-kills, stops and cuts them off. `MemoryNetwork` connects peers that run on one event loop. `bringup.testing.plugin` is a
-plugin for pytest. The names below are loaded when they are first used.
+kills, stops and cuts them off. `FakeJob` is a job within this process, for unit tests, and `MemoryNetwork` what its
+clients talk over. `bringup.testing.plugin` is a plugin for pytest. The names below are loaded when they are first used.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from .calls import Answer as Answer
     from .calls import Call as Call
     from .calls import LocalClient as LocalClient
+    from .fake import FakeJob as FakeJob
+    from .fake import FakeSystem as FakeSystem
     from .job import Cut as Cut
     from .job import LocalJob as LocalJob
     from .job import free_ports as free_ports
@@ -25,6 +27,8 @@ _HOME_OF = {
     "Answer": "calls",
     "Call": "calls",
     "Cut": "job",
+    "FakeJob": "fake",
+    "FakeSystem": "fake",
     "LocalClient": "calls",
     "LocalJob": "job",
     "MemoryNetwork": "memory",
@@ -37,6 +41,8 @@ __all__ = [
     "Answer",
     "Call",
     "Cut",
+    "FakeJob",
+    "FakeSystem",
     "LocalClient",
     "LocalJob",
     "MemoryNetwork",

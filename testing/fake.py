@@ -1,0 +1,279 @@
+"""A job within one process, for unit tests: clients with simulated devices, on one event loop and a network in memory.
+
+What a client decides, and what its system does, is what ships; only the network and the devices are others::
+
+    async with FakeJob(3) as job:
+        await asyncio.gather(*(train(system) for system in job.systems))
+
+    async with FakeJob(3) as job:
+        waiting = asyncio.create_task(job.systems[0].barrier("epoch"))
+        job.kill(1)
+        with pytest.raises(bringup.PeerFailedError):
+            await waiting
+
+For code that blocks, each client with a thread of its own::
+
+    with FakeJob(2) as job, ThreadPoolExecutor() as pool:
+        list(pool.map(train, job.blocking_systems))
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+from collections.abc import Callable, Coroutine, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+
+from ..errors import BringupError, ConfigurationError, PeerFailedError
+from ..runtime.blocking import SyncSystem
+from ..runtime.client import Client
+from ..runtime.configuration.options import OptionOverrides
+from ..runtime.configuration.plan import make_plan
+from ..runtime.latch import Latch
+from ..runtime.system import System
+from ..runtime.thread import RuntimeThread
+from ..transport.ports import Network
+from .memory import MemoryNetwork
+
+__all__ = ["FakeJob", "FakeSystem"]
+
+T = TypeVar("T")
+
+_UP_TIMEOUT = 30.0
+_FIRST_PORT = 9000
+
+
+class FakeSystem(System):
+    """A system of a `FakeJob`."""
+
+
+class FakeJob:
+    """A job of `num_clients`, up from `async with` (on the running loop) or `with` (on a loop of its own) to its end.
+
+    Clients that the test has not shut down by then are ended without a meeting.
+
+    Args:
+        num_clients: how many.
+        environment: the settings of the simulated devices: see `BRINGUP_SIM_TOPOLOGY` and others of the SIM backend.
+        enable_coordination_service: as for `initialize()`.
+        **options: any field of `Options`.
+
+    Attributes:
+        systems: of each client, in client order; to be awaited on the loop of the `async with`.
+        blocking_systems: the same for `with`; not for the thread of that loop.
+    """
+
+    def __init__(
+        self,
+        num_clients: int = 1,
+        *,
+        environment: Mapping[str, str] | None = None,
+        enable_coordination_service: bool = True,
+        **options: Unpack[OptionOverrides],
+    ) -> None:
+        if num_clients < 1:
+            raise ConfigurationError(f"num_clients={num_clients} of FakeJob: give 1 or more")
+        self.systems: tuple[FakeSystem, ...] = ()
+        self.blocking_systems: tuple[SyncSystem, ...] = ()
+        self._network = MemoryNetwork()
+        self._jobs = tuple(f"localhost:{_FIRST_PORT + client_id}" for client_id in range(num_clients))
+        self._deaths = contextlib.ExitStack()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: RuntimeThread | None = None
+        self._clients = [
+            _FakeClient(self._network, self._jobs, client_id, environment or {}, enable_coordination_service, options)
+            for client_id in range(num_clients)
+        ]
+
+    # Faults. They may be called on any thread.
+
+    def kill(self, client_id: int) -> None:
+        """End a client as if its process had been killed: without a word, its address refuses connections."""
+        self._do(self._kill, client_id)
+
+    def cut(self, client_id: int) -> None:
+        """Let nothing to or from a client through any more, and tell nobody, as if its cable had been pulled."""
+        self._do(lambda address: self._deaths.enter_context(self._network.cut(address)), self._address(client_id))
+
+    # Its life.
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(_UP_TIMEOUT):
+                await self._bring_up()
+        except BaseException:
+            await self._end()
+            raise
+        self.systems = tuple(FakeSystem(client, client.up) for client in self._clients)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._end()
+
+    def __enter__(self) -> Self:
+        self._is_over = asyncio.Event()
+        is_up: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self._thread = RuntimeThread(lambda: self._live(is_up), name="bringup-fake-job", on_end=lambda failure: None)
+        is_up.result(_UP_TIMEOUT)
+        self.blocking_systems = tuple(SyncSystem(client, client.up) for client in self._clients)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._thread is not None
+        self._thread.call_soon(self._is_over.set)
+        self._thread.finished.wait_blocking()
+        self._thread.join()
+
+    async def _live(self, is_up: concurrent.futures.Future[None]) -> None:
+        """Hold the job of a `with` on the loop of its thread."""
+        try:
+            async with self:
+                is_up.set_result(None)
+                await self._is_over.wait()
+        except BaseException as error:
+            if is_up.done():
+                raise
+            is_up.set_exception(error)
+
+    async def _bring_up(self) -> None:
+        for client in self._clients:
+            client.start()
+        for client in self._clients:
+            if await client.settled.wait() is None:
+                raise client.end()
+
+    async def _end(self) -> None:
+        for client in self._clients:
+            client.abort(RuntimeError("the FakeJob is over"))
+        for client in self._clients:
+            await client.finish()
+        self._deaths.close()
+
+    def _kill(self, client_id: int) -> None:
+        self._deaths.enter_context(self._network.refuse(self._address(client_id)))
+        self._clients[client_id].die()
+
+    def _address(self, client_id: int) -> str:
+        if client_id not in range(len(self._jobs)):
+            raise ConfigurationError(f"client_id={client_id}: the FakeJob has clients 0 to {len(self._jobs) - 1}")
+        return self._jobs[client_id]
+
+    def _do(self, fault: Callable[..., object], *arguments: object) -> None:
+        assert self._loop is not None, "the FakeJob is not up: enter it first"
+        try:
+            is_own = asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            is_own = False
+        if is_own:
+            fault(*arguments)
+            return
+
+        async def on_loop() -> None:
+            fault(*arguments)
+
+        asyncio.run_coroutine_threadsafe(on_loop(), self._loop).result(_UP_TIMEOUT)
+
+
+class _FakeClient(Client):
+    """A client on the running loop and a network in memory, beside others in this process."""
+
+    def __init__(
+        self,
+        network: MemoryNetwork,
+        jobs: tuple[str, ...],
+        client_id: int,
+        environment: Mapping[str, str],
+        enable_coordination_service: bool,
+        options: OptionOverrides,
+    ) -> None:
+        self._hub = network
+        super().__init__(
+            make_plan(
+                "SIM",
+                jobs=jobs,
+                client_id=client_id,
+                num_clients=len(jobs),
+                job_name=None,
+                local_device_ids=None,
+                num_logical_cpu_devices=None,
+                enable_coordination_service=enable_coordination_service,
+                enable_megacore=False,
+                resolver=None,
+                on_failure="raise",
+                options=None,
+                overrides=options,
+                environ=environment,
+            )
+        )
+
+    @property
+    def up(self) -> Any:
+        """What came up."""
+        return self.settled.value
+
+    def start(self) -> None:
+        """See `Client.start`; nothing of the process is touched."""
+        self._thread = _Runner(self._main, self._on_end)
+        self._started.set(None)
+
+    def die(self) -> None:
+        """End without a word to anybody."""
+        member = self.up.members[self.job.client_id]
+        died = f"client {self.job.client_id} ({member.hostname}, {member.address}) was killed by the test"
+        self.failed.set(PeerFailedError(died, client_id=self.job.client_id, address=member.address, cause="killed"))
+        self.abort(RuntimeError("it was killed by the test"))
+
+    def _on_end(self, failure: BaseException | None) -> None:
+        if failure is not None:
+            self.failed.set(BringupError(f"internal error of client {self.job.client_id}: {failure!r}"))
+        self._end_calls()
+        self.settled.set(None)
+
+    def _make_network(self) -> Network:
+        assert self.job.own_address is not None
+        return self._hub.peer(self.job.own_address)
+
+
+class _Runner:
+    """A `Runner` on the loop that it is made on."""
+
+    def __init__(
+        self, main: Callable[[], Coroutine[Any, Any, None]], on_end: Callable[[BaseException | None], None]
+    ) -> None:
+        self.finished: Latch[None] = Latch()
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._calls: set[concurrent.futures.Future[Any]] = set()
+        self._task = self._loop.create_task(main())
+        self._task.add_done_callback(self._end)
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        if self._task.done():
+            coroutine.close()
+            raise RuntimeError("the client has ended")
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        self._calls.add(future)
+        future.add_done_callback(self._calls.discard)
+        return future
+
+    def call_soon(self, callback: Callable[..., object], *args: object) -> bool:
+        if self._task.done():
+            return False
+        self._loop.call_soon_threadsafe(callback, *args)
+        return True
+
+    def join(self) -> None:
+        """The loop is another's."""
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        for call in list(self._calls):
+            call.cancel()
+        self._on_end(asyncio.CancelledError() if task.cancelled() else task.exception())
+        self.finished.set(None)
