@@ -103,7 +103,7 @@ class Client:
         ACTIVE.claim(self)
         try:
             check_descriptors(self._descriptors_needed, f"client {self.job.client_id}")
-            if not self.job.is_loopback:
+            if not (self.job.is_loopback or self.job.is_alone):
                 _log.warning(
                     "the peers of this job talk without authentication or encryption (insecure=True): "
                     "anybody who reaches %s can join or stop it",
@@ -366,6 +366,7 @@ class Client:
             num_clients=self.job.num_clients,
             job_name=self.job.job_name,
             job_id=secrets.token_hex(16),
+            addresses=self.job.jobs,
             heartbeat_interval=self.plan.options.heartbeat_interval,
             heartbeat_timeout=self.plan.options.heartbeat_timeout,
             stall_timeout=self.plan.options.stall_timeout,

@@ -228,6 +228,10 @@ async def _attempt(names: Names, address: Address, credentials: Credentials) -> 
     sock, endpoint = await open_any(names, address)
     with sock:
         seen_from = str(sock.getsockname()[0])
+    if Address(seen_from, 1).is_loopback and not address.is_loopback:
+        # It is on the coordinator's host, whose name means loopback there, as Debian's /etc/hosts has it: to clients of
+        # other hosts that address would be their own.
+        seen_from = address.host
     family = "ipv6" if ":" in endpoint.host else "ipv4"
     channel = credentials.open_channel(f"{family}:{endpoint}", _CHANNEL_OPTIONS)
     call: Any = channel.stream_stream(f"/{_SERVICE}/{_METHOD}")()

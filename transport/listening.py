@@ -69,6 +69,7 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
 
     None of them is one that the kernel gives to those who ask for any: a connection could get it before it is used.
     """
+    host = next(iter(literal_hosts(Address(host, 1))), host)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     ports: list[int] = []
     for port in random.sample(_PORTS_TO_CHOOSE, len(_PORTS_TO_CHOOSE)):

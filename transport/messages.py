@@ -132,6 +132,7 @@ class Register:
     link_address: str
     device_type: str
     heartbeat_interval: float
+    jobs_digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,11 @@ class JobSpec:
         return self.coordinator_address is None
 
     @property
+    def is_alone(self) -> bool:
+        """Whether there is one client, which uses no network whatever its address."""
+        return self.num_clients == 1
+
+    @property
     def is_loopback(self) -> bool:
         """Whether no known address leads off this machine; so too in local mode."""
         return all(_is_loopback(address) for address in self._known_addresses())

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from ...devices.base import BackendConfig
 from ...errors import ConfigurationError, PeerFailedError
+from ...transport.addresses import Address
 from ..arguments import whole_number
 from .job import JobSpec
 from .job_list import is_bns
@@ -77,7 +78,7 @@ def make_plan(
         resolver=resolver,
         environ=environ,
     )
-    _check_reachable(job)
+    _check_reachable(job, resolved)
     _check_security(job, resolved)
     if on_failure not in ("raise", "exit") and not callable(on_failure):
         raise ConfigurationError(f"on_failure={on_failure!r} is neither 'raise' nor 'exit' nor callable")
@@ -103,22 +104,52 @@ def make_plan(
     )
 
 
-def _check_reachable(job: JobSpec) -> None:
+def _check_reachable(job: JobSpec, options: Options) -> None:
     for client_id, address in enumerate(job.jobs or ()):
         if is_bns(address):
             raise ConfigurationError(
                 f"jobs (from {job.provenance.get('jobs', job.source)}) names client {client_id} {address!r}, a BNS "
                 "address, which only its own name service resolves: give host:port addresses"
             )
+    if job.is_loopback or job.is_alone:
+        return
+    remedy = "give the address at which the other hosts reach it"
+    for client_id, address in enumerate(job.jobs or ()):
+        if Address.parse(address).is_loopback:
+            raise ConfigurationError(
+                f"jobs (from {job.provenance.get('jobs', job.source)}) names client {client_id} {address!r}, which "
+                f"means this machine on every host, though others are elsewhere: {remedy}"
+            )
+    advertised = options.advertise_address
+    if advertised is not None and Address(advertised, 1).is_loopback:
+        raise ConfigurationError(
+            f"advertise_address={advertised!r} (BRINGUP_ADVERTISE_ADDRESS) means this machine on every host, but the "
+            f"job leaves this machine (coordinator {job.coordinator_address}, from {job.source}): {remedy}"
+        )
 
 
 def _check_security(job: JobSpec, options: Options) -> None:
-    if job.is_loopback or options.insecure:
-        return
+    if job.is_alone or options.insecure:
+        return None
+    if job.is_loopback:
+        return _check_bound(options)
     raise ConfigurationError(
         f"the job leaves this machine (coordinator {job.coordinator_address}, from {job.source}), and its peers would "
         "talk without authentication or encryption: anybody on the network could join or stop it. On a network that "
         "you trust, pass insecure=True or set BRINGUP_INSECURE=1."
+    )
+
+
+def _check_bound(options: Options) -> None:
+    """Refuse to listen to the network for a job that needs none of it."""
+    bound = options.bind_address
+    if bound is None or Address(bound, 1).is_loopback:
+        return
+    raise ConfigurationError(
+        f"bind_address={bound!r} (BRINGUP_BIND_ADDRESS) opens the ports of this client to the network, though all "
+        "addresses of the job are on this machine, and its peers talk without authentication or encryption: anybody "
+        "who reaches it could join or stop the job. Leave bind_address out, or give '127.0.0.1'; on a network that you "
+        "trust, pass insecure=True or set BRINGUP_INSECURE=1."
     )
 
 

@@ -150,13 +150,15 @@ class CoordinatorDriver:
             yours = f"{resume.incarnation:016x}"
             return await connection.send(Refused("incarnation", yours, "not known here", advice))
         turn = await session.take_over()
-        welcome = self._welcome_back(number, session, connection, resume)
+        welcome = self._welcome_back(number, session, connection, turn, resume)
         return await self._carry(number, session, connection, turn, welcome)
 
-    async def _welcome_back(self, number: int, session: Session, connection: Connection, resume: Resume) -> None:
+    async def _welcome_back(
+        self, number: int, session: Session, connection: Connection, turn: int, resume: Resume
+    ) -> None:
         await connection.send(Resumed(session.received))
-        session.rewind(resume.received)
-        await self._inbox.put(ev.SessionResumed(number))
+        if session.rewind(resume.received, turn):
+            await self._inbox.put(ev.SessionResumed(number))
 
     async def _carry(
         self,

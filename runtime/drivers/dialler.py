@@ -116,7 +116,7 @@ class Dialler:
                 if isinstance(answer, Refused):
                     return await self._put(ev.CoordinatorGone(tag, f"{address} does not know this session", is_cut))
                 if isinstance(answer, Resumed):
-                    session.rewind(answer.received)
+                    session.rewind(answer.received, turn)
                     await self._put(ev.Reconnected(tag))
                     self._carrier, self._redial = asyncio.current_task(), None
                     return await self._carry(session, connection, turn)

@@ -88,13 +88,19 @@ class Session:
             await asyncio.wait(self._parts)
         return turn
 
-    def rewind(self, received: int) -> None:
+    def rewind(self, received: int, turn: int) -> bool:
         """Go on after the first `received` messages, which are all that the other side has.
+
+        Returns:
+            Whether it is still that connection's turn: where another has taken over, that one goes on.
 
         Raises:
             ValueError: it cannot have received so many, or so few.
         """
+        if turn != self._turn:
+            return False
         self._ledger.rewind(received)
+        return True
 
     async def carry(self, connection: Connection, turn: int) -> str | None:
         """Exchange messages over `connection` until it ends, or `finish`, and close it.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ...transport.addresses import Address
 from ...transport.messages import PROTOCOL_VERSION, Refused, Register
+from .job_lists import refusal_of_list
 
 __all__ = ["CoordinatorConfig", "refusal_of"]
 
@@ -16,6 +17,7 @@ class CoordinatorConfig:
     """What the coordinator knows from the start; durations in seconds.
 
     Attributes:
+        addresses: of every client, or `None` where only the coordinator's is known.
         job_id: 128 random bits in hexadecimal, drawn for this forming of the job.
         has_services: whether the coordination services are served beside.
         stall_timeout: at one step of its program a client has stalled after this; `None` for never.
@@ -28,6 +30,7 @@ class CoordinatorConfig:
     heartbeat_timeout: float
     stall_timeout: float | None = None
     has_services: bool = True
+    addresses: tuple[str, ...] | None = None
 
 
 def refusal_of(
@@ -50,6 +53,8 @@ def refusal_of(
             return Refused(field, repr(theirs), repr(ours), advice)
     if not 0 <= register.client_id < config.num_clients:
         return Refused("client_id", str(register.client_id), f"0 to {config.num_clients - 1}", "")
+    if (refusal := refusal_of_list(register.jobs_digest, config.addresses)) is not None:
+        return refusal
     if config.num_clients > 1 and not _is_address(register.link_address):
         return Refused(
             "link_address", repr(register.link_address), "a host and a port", "It is no peer of this version."

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from ...errors import BringupError, PeerFailedError
 from ...transport.messages import PROTOCOL_VERSION, Formed, HeartbeatAck, MemberUpdate, Register, Verdict
 from .ids import format_ids, unpack_ids
+from .job_lists import digest_of
 from .phases import Phase, furthest_behind
 from .verdicts import (
     RENDEZVOUS_TIMEOUT,
@@ -67,6 +68,7 @@ class PeerConfig:
             link_address=link_address,
             device_type=self.device_type,
             heartbeat_interval=self.heartbeat_interval,
+            jobs_digest=digest_of(self.addresses),
         )
 
 

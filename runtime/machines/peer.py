@@ -43,6 +43,7 @@ from .core_ids import CoreTable
 from .detector import Detector
 from .heartbeats import Heartbeats
 from .ids import unpack_ids
+from .job_lists import named
 from .kinds import runs_of
 from .knowledge import COORDINATOR, Knowledge, PeerConfig
 from .own_program import OwnProgram
@@ -177,6 +178,7 @@ class PeerMachine:
             case Verdict():
                 return self._close(self._knowledge.of_verdict(message))
             case Refused():
+                message = named(message, self.config.addresses)
                 return self._close(of_refusal(message, self.config.client_id, self.config.coordinator_address))
             case StepAsked() | PointSet():
                 return [ev.Preempt(message)]

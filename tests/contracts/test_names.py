@@ -102,6 +102,25 @@ def test_every_kind_of_dial_survives_a_look_up_that_fails_once(place: str) -> No
     run(place, test)
 
 
+def test_a_client_on_the_coordinators_host_is_not_advertised_as_loopback(place: str) -> None:
+    """In Debian's /etc/hosts a host's own name is 127.0.1.1, which clients of other hosts would take for themselves."""
+
+    async def on_connection(connection: Connection) -> None:
+        await connection.close()
+
+    async def test(place: Place) -> None:
+        server = await place.peer(0).serve_coordinator(place.coordinator, on_connection)
+        with resolving(["127.0.0.1"]):
+            named = Address(NAME, place.coordinator.port)
+            for address, seen_from in ((named, NAME), (place.coordinator, "127.0.0.1")):
+                connection, host = await place.peer(1).connect_coordinator(address, quietly)
+                await connection.close()
+                assert host == seen_from
+        await server.close()
+
+    run(place, test)
+
+
 def test_a_peer_is_found_again_while_no_name_resolves(place: str) -> None:
     async def test(place: Place) -> None:
         listener = await place.peer(1).serve_links(1001)

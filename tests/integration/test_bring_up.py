@@ -62,7 +62,7 @@ def test_any_client_may_start_last(last: int) -> None:
     assert tables[0] == tables[1] == tables[2]
 
 
-@pytest.mark.parametrize("host", ["localhost", "::1", "127.0.0.2"])
+@pytest.mark.parametrize("host", ["localhost", "localhost.", "::1", "127.0.0.2"])
 def test_loopback_addresses_of_every_kind(host: str) -> None:
     with LocalJob(2, host=host) as job:
         facts = job.initialize(device_type="SIM")

@@ -39,7 +39,12 @@ from bringup.transport.ports import ProbeOutcome
 
 N = 3
 CONFIG = CoordinatorConfig(
-    num_clients=N, job_name="worker", job_id="ab" * 16, heartbeat_interval=1.0, heartbeat_timeout=10.0
+    num_clients=N,
+    job_name="worker",
+    job_id="ab" * 16,
+    heartbeat_interval=1.0,
+    heartbeat_timeout=10.0,
+    addresses=("h0:9000", "h1:9000", "h2:9000"),
 )
 ALL = tuple(range(100, 100 + N))
 BEAT = Heartbeat(1, "ready", True, "")
@@ -152,6 +157,7 @@ def test_the_last_registration_forms_the_job_for_all() -> None:
         ({"job_name": "ps"}, "job_name", "'ps'", "'worker'"),
         ({"num_clients": 4}, "num_clients", "4", "3"),
         ({"client_id": 3}, "client_id", "3", "0 to 2"),
+        ({"jobs_digest": "00"}, "jobs", "00", "h0:9000,h1:9000,h2:9000"),
         ({"client_id": -1}, "client_id", "-1", "0 to 2"),
         ({"client_id": 0, "pid": 77}, "client_id", "process 77", "process 0 on host node-0"),
         ({"device_type": "CPU"}, "device_type", "CPU", "SIM (client 0)"),

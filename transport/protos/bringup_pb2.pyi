@@ -238,13 +238,14 @@ class Refused(_message.Message):
     def __init__(self, field: _Optional[str] = ..., yours: _Optional[str] = ..., ours: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...
 
 class Register(_message.Message):
-    __slots__ = ["address", "client_id", "device_type", "heartbeat_interval", "hostname", "incarnation", "job_name", "link_address", "num_clients", "package_version", "pid", "protocol_version"]
+    __slots__ = ["address", "client_id", "device_type", "heartbeat_interval", "hostname", "incarnation", "job_name", "jobs_digest", "link_address", "num_clients", "package_version", "pid", "protocol_version"]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
     DEVICE_TYPE_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_INTERVAL_FIELD_NUMBER: _ClassVar[int]
     HOSTNAME_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    JOBS_DIGEST_FIELD_NUMBER: _ClassVar[int]
     JOB_NAME_FIELD_NUMBER: _ClassVar[int]
     LINK_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     NUM_CLIENTS_FIELD_NUMBER: _ClassVar[int]
@@ -258,12 +259,13 @@ class Register(_message.Message):
     hostname: str
     incarnation: int
     job_name: str
+    jobs_digest: str
     link_address: str
     num_clients: int
     package_version: str
     pid: int
     protocol_version: int
-    def __init__(self, client_id: _Optional[int] = ..., num_clients: _Optional[int] = ..., job_name: _Optional[str] = ..., protocol_version: _Optional[int] = ..., package_version: _Optional[str] = ..., incarnation: _Optional[int] = ..., address: _Optional[str] = ..., hostname: _Optional[str] = ..., pid: _Optional[int] = ..., link_address: _Optional[str] = ..., device_type: _Optional[str] = ..., heartbeat_interval: _Optional[float] = ...) -> None: ...
+    def __init__(self, client_id: _Optional[int] = ..., num_clients: _Optional[int] = ..., job_name: _Optional[str] = ..., protocol_version: _Optional[int] = ..., package_version: _Optional[str] = ..., incarnation: _Optional[int] = ..., address: _Optional[str] = ..., hostname: _Optional[str] = ..., pid: _Optional[int] = ..., link_address: _Optional[str] = ..., device_type: _Optional[str] = ..., heartbeat_interval: _Optional[float] = ..., jobs_digest: _Optional[str] = ...) -> None: ...
 
 class Resume(_message.Message):
     __slots__ = ["client_id", "incarnation", "received"]
