@@ -19,7 +19,7 @@ from .nvml import Nvml, NvmlCallError, open_nvml
 from .presence import find_gpu_traces
 from .readings import GpuWatch
 from .verdict import GpuReading, Verdict, baseline, health_of, judge
-from .visible import COMMON_VISIBLE_VARIABLE, VISIBLE_VARIABLE, Visible, VisibleGpu, visible_gpus
+from .visible import VISIBLE_VARIABLE, Visible, VisibleGpu, is_own_choice, visible_gpus
 
 __all__ = ["GpuBackend"]
 
@@ -155,10 +155,8 @@ class GpuBackend:
 
     def _share(self, count: int, owner: str) -> tuple[int, ...]:
         """Return which of so many devices are this client's, where other clients of its host see the same ones."""
-        config, environment = self._config, self._config.environment
-        chosen = environment.get(VISIBLE_VARIABLE)
-        if chosen is not None and chosen != environment.get(COMMON_VISIBLE_VARIABLE):
-            # Set for this client, not for all that the launcher started: what it leaves is the client's own.
+        config = self._config
+        if is_own_choice(config.environment):
             return select_local_devices(range(count), config.local_device_ids, owner=owner)
         ordinals = select_local_share(range(count), config, owner=owner, variable=VISIBLE_VARIABLE)
         if len(ordinals) < count and config.local_device_ids is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from .inventory import Gpu, MigDevice
 
-__all__ = ["COMMON_VISIBLE_VARIABLE", "VISIBLE_VARIABLE", "Visible", "VisibleGpu", "visible_gpus"]
+__all__ = ["COMMON_VISIBLE_VARIABLE", "VISIBLE_VARIABLE", "Visible", "VisibleGpu", "is_own_choice", "visible_gpus"]
 
 VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"
 COMMON_VISIBLE_VARIABLE = "BRINGUP_HOST_CUDA_VISIBLE_DEVICES"
@@ -52,6 +52,12 @@ class Visible:
     note: str = ""
     is_cut_short: bool = False
     is_certain: bool = True
+
+
+def is_own_choice(environment: Mapping[str, str]) -> bool:
+    """Whether it was set for this client, not for all that the launcher started: what it leaves is the client's own."""
+    chosen = environment.get(VISIBLE_VARIABLE)
+    return chosen is not None and chosen != environment.get(COMMON_VISIBLE_VARIABLE)
 
 
 def visible_gpus(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> Visible:

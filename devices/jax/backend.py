@@ -14,6 +14,7 @@ from ..base import BackendConfig, Discovery, Health, LocalDevice
 from ..selection import select_local_devices
 from .check import JaxCheck, health_by
 from .devices import describe_devices, local_devices_of, refuse_megacore
+from .gpus import JaxGpus
 
 __all__ = ["JaxBackend"]
 
@@ -44,6 +45,7 @@ class JaxBackend:
     def __init__(self, config: BackendConfig) -> None:
         self._config = config
         self._check: JaxCheck | None = None
+        self._gpus = JaxGpus(config)
         self._interrupted = threading.Event()
 
     def discover(self) -> Discovery:
@@ -114,7 +116,8 @@ class JaxBackend:
             )
         self._check = check
         is_global = jax.process_count() == self._config.num_clients
-        return local_devices_of(chosen, jax.devices(), is_global=is_global)
+        fingerprints = self._gpus.fingerprints(chosen)
+        return local_devices_of(chosen, jax.devices(), is_global=is_global, fingerprints=fingerprints)
 
     def _import(self) -> Any:
         if not _is_installed():
@@ -135,7 +138,8 @@ class JaxBackend:
                 jax.config.update("jax_num_cpu_devices", count)
             except (AttributeError, RuntimeError):
                 pass  # jax is too old for it, or in use; what it has may be just what is asked for
-        found: Sequence[Any] = jax.local_devices()
+        self._gpus.restrict(jax)
+        found: Sequence[Any] = self._gpus.keep_share(jax.local_devices())
         if count is not None and found[0].platform == "cpu" and len(found) != count:
             raise ConfigurationError(
                 f"num_logical_cpu_devices={count} on client {self._config.client_id}: jax is in use in this process "

@@ -31,7 +31,11 @@ class JaxDevice(Protocol):
 
 
 def local_devices_of(
-    chosen: Sequence[JaxDevice], everything: Sequence[JaxDevice], *, is_global: bool
+    chosen: Sequence[JaxDevice],
+    everything: Sequence[JaxDevice],
+    *,
+    is_global: bool,
+    fingerprints: Sequence[str] | None = None,
 ) -> tuple[LocalDevice, ...]:
     """Return the devices of a client, in the order that is given.
 
@@ -42,6 +46,7 @@ def local_devices_of(
         chosen: the jax devices that this client brings to the job.
         everything: all jax devices of all processes that jax knows of.
         is_global: whether those processes are the clients of the job.
+        fingerprints: of each device, where any is known.
     """
     depth = 1 + max((place.z for place in map(_coordinates, everything) if place is not None), default=0)
     return tuple(
@@ -49,8 +54,9 @@ def local_devices_of(
             kind=device.device_kind,
             core_id=device.id if is_global else None,
             location=_location(device, depth) if is_global else None,
+            fingerprint=fingerprint,
         )
-        for device in chosen
+        for device, fingerprint in zip(chosen, fingerprints or [""] * len(chosen), strict=True)
     )
 
 

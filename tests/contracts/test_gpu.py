@@ -313,6 +313,18 @@ def test_health_tells_what_goes_wrong(settings: dict[str, int], said: str, perma
     one.end()
 
 
+@pytest.mark.parametrize(("visible", "gpus"), [(None, [1, 3, 0, 2]), ("3,0", [2, 1]), ("", []), (uuid(2), [2])])
+def test_the_gpus_of_others_are_known_without_packages(
+    visible: str | None, gpus: list[int], libraries: Path, tmp_path: Path
+) -> None:
+    settings = tmp_path / "settings"
+    settings.write_text("slow_model.0 1\nslow_model.2 1\n")
+    environ = stand_in_environ(libraries, settings) | ({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible})
+    code = "from bringup.devices.gpu.ordinals import cuda_uuids; print(*cuda_uuids())"
+    done = subprocess.run([sys.executable, "-P", "-c", code], env=environ, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == list(map(uuid, gpus))
+
+
 def test_nothing_disturbs_the_capture_of_a_graph(make: Make) -> None:
     one = make({"capture": 1})
     assert len(one.call("start")) == 4

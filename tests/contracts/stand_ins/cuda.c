@@ -63,7 +63,7 @@ static void show(const char *list) {
     }
 }
 
-static Result cuInit(unsigned flags) {
+Result cuInit(unsigned flags) {
     (void)flags;
     Result result = (Result)setting(SUCCESS, "cuinit");
     if (result || initialized) return result;
@@ -73,13 +73,13 @@ static Result cuInit(unsigned flags) {
 }
 static Result cuGetErrorString(Result code, const char **text) { *text = code ? "an error of the stand-in" : "no error"; return SUCCESS; }
 static Result cuGetErrorName(Result code, const char **text) { return cuGetErrorString(code, text); }
-static Result cuDeviceGetCount(int *count) { *count = shown_count; return initialized ? SUCCESS : NOT_INITIALIZED; }
-static Result cuDeviceGet(int *device, int ordinal) {
+Result cuDeviceGetCount(int *count) { *count = shown_count; return initialized ? SUCCESS : NOT_INITIALIZED; }
+Result cuDeviceGet(int *device, int ordinal) {
     if (ordinal < 0 || ordinal >= shown_count) return INVALID_DEVICE;
     *device = ordinal;
     return SUCCESS;
 }
-static Result cuDeviceGetUuid(char *uuid, int device) {
+Result cuDeviceGetUuid(char *uuid, int device) {
     int gpu = shown[device];
     memset(uuid, 0, 16);
     uuid[9] = setting(-1, "migs.%d", gpu) >= 0;
