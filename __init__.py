@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from .runtime.topology.mesh import Mesh as Mesh
     from .runtime.topology.topology import Topology as Topology
     from .transport.messages import Span as Span
+    from .transport.service_messages import KeyChange as KeyChange
 
 __version__ = "0.1.0"
 
@@ -83,6 +84,7 @@ _HOMES = {
     "runtime.topology.mesh": ("Mesh",),
     "runtime.topology.topology": ("Topology",),
     "transport.messages": ("Span",),
+    "transport.service_messages": ("KeyChange",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = ("errors", "sync", "testing")

@@ -64,6 +64,10 @@ class Span:
     duration: float
     client_id: int
 
+    def __repr__(self) -> str:
+        times = f"start={self.start:.6f}, duration={self.duration:.6f}"
+        return f"Span(name={str(self.name)!r}, {times}, client_id={self.client_id})"
+
 
 @dataclass(frozen=True, slots=True)
 class KindRun:

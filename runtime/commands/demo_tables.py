@@ -6,13 +6,13 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group, OverflowMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from .prefixed_output import CLIENT_COLOURS
 
-__all__ = ["phases", "print_job", "topology_picture"]
+__all__ = ["devices_table", "phases", "print_job", "topology_picture"]
 
 _DEVICES_SHOWN_MAX = 40
 _DEVICES_SHOWN_OF_MORE = (16, 4)
@@ -29,7 +29,7 @@ def print_job(result: Mapping[str, Any], console: Console) -> None:
     console.print(Text(f"Job {result['job_name']!r}, id {result['job_id']}: {clients}, {devices}", style="bold"))
     if result["simulated"]:
         console.print(Text("The devices are SIMULATED: they do not exist.", style="bold yellow"))
-    for part in (_clients(result), _devices(result), _topology(result), _timeline(result)):
+    for part in (_clients(result), devices_table(result), _topology(result), _timeline(result)):
         console.print()
         console.print(part)
     console.print()
@@ -53,7 +53,8 @@ def _clients(result: Mapping[str, Any]) -> Table:
     return table
 
 
-def _devices(result: Mapping[str, Any]) -> Table:
+def devices_table(result: Mapping[str, Any]) -> Table:
+    """Return the table of a result's devices."""
     simulated = " (simulated)" if result["simulated"] else ""
     table = _table(f"Devices{simulated}", "device", "client", "core id", "x, y, z, core", "kind", "name")
     devices = result["devices"]
@@ -162,7 +163,9 @@ def _table(title: str, *columns: str) -> Table:
     table = Table(title=title, title_justify="left", title_style="italic")
     for column in columns:
         numeric = column in ("client", "device", "core id", "devices", "process", "slowest")
-        table.add_column(column, justify="right" if numeric else "left", no_wrap=column != "name")
+        folds = column == "name"
+        overflow: OverflowMethod = "fold" if folds else "ellipsis"
+        table.add_column(column, justify="right" if numeric else "left", no_wrap=not folds, overflow=overflow)
     return table
 
 

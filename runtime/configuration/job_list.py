@@ -50,6 +50,8 @@ def _entries(setting: Setting) -> Sequence[str]:
     if isinstance(value, str):
         if not value.strip():
             raise setting.error("is empty: give one host:port per client, or leave it out")
+        if ";" in value:
+            raise setting.error("has a semicolon in it: separate the addresses by commas")
         return value.split(",")
     if not isinstance(value, Sequence) or isinstance(value, bytes | bytearray | memoryview):
         raise setting.error(f"must be comma-separated text or a sequence of text, not a {type(value).__name__}")

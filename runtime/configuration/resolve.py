@@ -9,6 +9,7 @@ from ...errors import ConfigurationError
 from .environments import FAMILIES
 from .finding import Finding, as_job_name, find_job
 from .job import Considered, JobSource, JobSpec
+from .job_list import as_jobs
 from .local_clients import LOCAL_CLIENT_ID, local_clients
 from .settings import Origin, Setting
 
@@ -71,6 +72,12 @@ class _Arguments:
         return None if any(given) else "none of jobs, client_id and num_clients was given"
 
     def read(self, environ: Mapping[str, str]) -> Finding:
+        variable = Setting.from_environ(environ, "BRINGUP_CLIENT_ID")
+        if self.jobs.is_set and variable.is_set and not self.client_id.is_set and len(as_jobs(self.jobs)) > 1:
+            raise ConfigurationError(
+                f"client_id is not set, and jobs was given as an argument. {variable} is set, but a job comes from one "
+                "source only: pass client_id as well, or leave the jobs to BRINGUP_JOBS"
+            )
         return find_job(
             jobs=self.jobs,
             num_clients=self.num_clients,

@@ -159,6 +159,8 @@ def goodbye_cause(error: BaseException) -> str:
     """Return what the others are told when this client fails with `error`."""
     if isinstance(error, PeerFailedError):
         return error.cause
+    if isinstance(error, KeyboardInterrupt):
+        return "it was interrupted (Ctrl-C)"
     return str(error)[:_CAUSE_CHARACTERS_MAX] or "no further word"
 
 

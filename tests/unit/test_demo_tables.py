@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
-from bringup.runtime.commands.demo_tables import phases, topology_picture
+from rich.console import Console
+
+from bringup.runtime.commands.demo_tables import devices_table, phases, topology_picture
 
 
 def topology(mesh_shape: list[int], *clients: list[list[int]]) -> dict[str, Any]:
@@ -44,3 +47,12 @@ def test_phases_over_the_clients() -> None:
         {"phase": "rendezvous", "start": 0.5, "min": 1.0, "median": 2.0, "max": 3.0, "slowest_client": 0},
         {"phase": "merge", "start": 3.0, "min": 0.1, "median": 0.2, "max": 0.5, "slowest_client": 0},
     ]
+
+
+def test_names_are_whole_on_a_narrow_terminal() -> None:
+    name = "/job:worker/replica:0/task:1234/device:SIM:1234"
+    device = {"id": 1, "client_id": 0, "core_id": 1, "location": [0, 0, 0, 0], "kind": "SIM TPU", "name": name}
+    console = Console(width=80, file=io.StringIO(), record=True)
+    console.print(devices_table({"devices": [device], "simulated": True}))
+    shown = "".join(line.rsplit("│", 2)[1].strip() for line in console.export_text().splitlines() if "│" in line)
+    assert name in shown

@@ -642,3 +642,15 @@ def test_any_environment_gives_a_job_or_a_configuration_error(environ: dict[str,
     assert spec.is_local is (spec.coordinator_address is None)
     assert isinstance(spec.is_loopback, bool)
     json.dumps(spec.to_json()).encode("ascii")
+
+
+def test_semicolons_between_addresses_are_called_that() -> None:
+    with pytest.raises(ConfigurationError, match="separate the addresses by commas"):
+        resolve_job(jobs="a:1;b:2", client_id=0, environ={})
+
+
+def test_a_client_id_that_is_passed_over_is_named() -> None:
+    with pytest.raises(ConfigurationError, match="BRINGUP_CLIENT_ID='0' is set, but a job comes from one source"):
+        resolve_job(jobs="a:1,b:2", environ={"BRINGUP_CLIENT_ID": "0"})
+    assert resolve_job(jobs="a:1,b:2", client_id=1, environ={"BRINGUP_CLIENT_ID": "0"}).client_id == 1
+    assert resolve_job(jobs="a:1", environ={"BRINGUP_CLIENT_ID": "0"}).num_clients == 1

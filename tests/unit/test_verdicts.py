@@ -109,7 +109,7 @@ def test_clients_are_named_with_addresses_while_they_are_few(addresses: dict[int
 @pytest.mark.parametrize(
     ("error", "cause"),
     [
-        (KeyboardInterrupt(), "no further word"),
+        (KeyboardInterrupt(), "it was interrupted (Ctrl-C)"),
         (ValueError("a bug"), "a bug"),
         (
             DeviceInitializationError("the GPU of client 2 did not start: no driver"),

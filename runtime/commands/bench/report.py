@@ -82,14 +82,18 @@ def startup_table(rows: Sequence[Row], reference: str) -> Table:
         reference: The library whose median the last ratio takes for one.
     """
     table = _table("From the release to the last client's return, in ms", "clients", "library")
-    table.add_column("ratio", justify="right", no_wrap=True)
-    table.caption = f"max/med: maximum / median; ratio: median / {reference}'s median"
+    table.caption = "max/med: maximum / median"
+    compares = {row.library for row in rows} > {reference}
+    if compares:
+        table.add_column("ratio", justify="right", no_wrap=True)
+        table.caption += f"; ratio: median / {reference}'s median"
     medians = {row.clients: statistics.median(row.seconds) for row in rows if row.library == reference and row.seconds}
     for row, following in zip_longest(rows, rows[1:]):
         base = medians.get(row.clients)
         ratio = f"{statistics.median(row.seconds) / base:.2f}" if base and row.seconds else "-"
         last = following is None or following.clients != row.clients
-        table.add_row(str(row.clients), row.library, *_cells(row), ratio, end_section=last)
+        cells = [*_cells(row), ratio] if compares else _cells(row)
+        table.add_row(str(row.clients), row.library, *cells, end_section=last)
     return table
 
 

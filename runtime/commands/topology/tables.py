@@ -14,6 +14,11 @@ from ..demo_tables import topology_picture
 
 __all__ = ["as_object", "show"]
 
+_LEGEND = (
+    "A ring is a line of devices along one dimension of the mesh, closed to a circle; a hop is a link between "
+    "neighbouring chips. Dimensions without a name are called d0, d1, ..."
+)
+
 
 def as_object(topology: Topology, mesh: Mesh | None, best: Mesh | None) -> dict[str, Any]:
     """Return all facts for `--json`."""
@@ -66,6 +71,7 @@ def show(topology: Topology, mesh: Mesh | None, best: Mesh | None, console: Cons
     if mesh is not None:
         console.print()
         console.print(_mesh_table(mesh))
+        console.print(Text(_LEGEND, style="dim"))
         console.print(Text(_verdict(mesh, best)))
 
 
