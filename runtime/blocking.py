@@ -19,6 +19,7 @@ from .configuration.options import OptionOverrides, Options
 from .configuration.plan import OnFailure
 from .drivers.peer import CoordinationPeer
 from .ending import add_failure_note, conclude
+from .leaving import Leaving, SyncLeaving
 from .startup import not_up, resolve_client
 from .system import System
 from .system_facts import SystemFacts
@@ -115,6 +116,11 @@ class SyncSystem(SystemFacts):
     def kv(self) -> SyncKeyValueStore:
         """See `System.kv`."""
         return SyncKeyValueStore(System(self._client, self._up).kv, self._run)
+
+    @cached_property
+    def leaving(self) -> SyncLeaving:
+        """See `System.leaving`; its `wait` blocks, and takes a `timeout`."""
+        return SyncLeaving(Leaving(self._client), self._run)
 
     def barrier(self, name: str, *, client_ids: Iterable[int] | None = None, timeout: float | None = None) -> None:
         """See `System.barrier`."""

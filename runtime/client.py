@@ -7,15 +7,11 @@ import atexit
 import concurrent.futures
 import logging
 import os
-import secrets
-import socket
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from .. import __version__
 from ..devices.preparation import prepare_backend
-from ..devices.registry import known_type
 from ..devices.thread import BackendThread
 from ..errors import BringupError, NotInitializedError
 from ..transport.addresses import Address
@@ -30,9 +26,10 @@ from .drivers.service_server import ServiceServer
 from .failure_notice import FailureNotice
 from .fresh import fresh
 from .latch import Latch
+from .machine_configs import coordinator_config, peer_config
 from .machines import events as ev
-from .machines.coordinator import CoordinatorConfig, CoordinatorMachine
-from .machines.peer import PeerConfig, PeerMachine
+from .machines.coordinator import CoordinatorMachine
+from .machines.peer import PeerMachine
 from .machines.services import Services
 from .on_failure import FailureAction
 from .progress import show_progress
@@ -314,14 +311,18 @@ class Client:
         network = None if job.num_clients == 1 else self._make_network()
         coordinator = services = None
         if job.client_id == 0:
-            machine = CoordinatorMachine(self._coordinator_config())
-            coordinator = CoordinatorDriver(
-                machine, network, time.monotonic, lambda: tell_topology(self.settled.value, self.job.job_name)
-            )
+            machine = CoordinatorMachine(coordinator_config(plan))
             services = self._make_services(machine) if self.plan.enable_coordination_service else None
+            coordinator = CoordinatorDriver(
+                machine,
+                network,
+                time.monotonic,
+                lambda: tell_topology(self.settled.value, self.job.job_name),
+                services.leave if services is not None else lambda _: None,
+            )
         own = job.own_address
         return CoordinationPeer(
-            PeerMachine(self._peer_config(), time.monotonic()),
+            PeerMachine(peer_config(plan), time.monotonic()),
             up=self.settled,
             failed=self.failed,
             backend=BackendThread(
@@ -359,38 +360,6 @@ class Client:
             ring_port=options.ring_port,
             # A link must not break before heartbeats have told who is silent.
             patience=options.heartbeat_timeout + 1.0,
-        )
-
-    def _coordinator_config(self) -> CoordinatorConfig:
-        return CoordinatorConfig(
-            num_clients=self.job.num_clients,
-            job_name=self.job.job_name,
-            job_id=secrets.token_hex(16),
-            addresses=self.job.jobs,
-            heartbeat_interval=self.plan.options.heartbeat_interval,
-            heartbeat_timeout=self.plan.options.heartbeat_timeout,
-            stall_timeout=self.plan.options.stall_timeout,
-            has_services=self.plan.enable_coordination_service,
-        )
-
-    def _peer_config(self) -> PeerConfig:
-        options, job = self.plan.options, self.job
-        return PeerConfig(
-            client_id=job.client_id,
-            num_clients=job.num_clients,
-            job_name=job.job_name,
-            coordinator_address=job.coordinator_address or "localhost",
-            addresses=job.jobs,
-            device_type=known_type(self.plan.device_type),
-            incarnation=secrets.randbits(64),
-            hostname=socket.gethostname(),
-            pid=os.getpid(),
-            package_version=__version__,
-            initialization_timeout=options.initialization_timeout,
-            heartbeat_interval=options.heartbeat_interval,
-            heartbeat_timeout=options.heartbeat_timeout,
-            shutdown_timeout=options.shutdown_timeout,
-            fails_when_unhealthy=options.unhealthy_action == "fail",
         )
 
 

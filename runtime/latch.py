@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-__all__ = ["Latch"]
+__all__ = ["Latch", "first_set"]
 
 T = TypeVar("T")
 
@@ -64,6 +64,16 @@ class Latch(Generic[T]):
     def wait_blocking(self, timeout: float | None = None) -> bool:
         """Block this thread until there is a value, or for `timeout` seconds; returns whether there is one."""
         return self._event.wait(timeout)
+
+
+async def first_set(*latches: Latch[Any]) -> None:
+    """Wait until one of several has a value, on any event loop. Cancelling is safe."""
+    waits = [asyncio.ensure_future(latch.wait()) for latch in latches]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waits:
+            each.cancel()
 
 
 def _release(waiter: asyncio.Future[None]) -> None:

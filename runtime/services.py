@@ -11,13 +11,14 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import cast
 
 from .. import errors
-from ..errors import BarrierTimeoutError, BringupError, ConfigurationError, NotInitializedError
+from ..errors import BarrierTimeoutError, BringupError, ConfigurationError, NotInitializedError, PeerFailedError
 from ..transport.service_messages import ClientIds, EnterBarrier, Refusal, ServiceReply, ServiceRequest
 from ..transport.texts import printable
 from .active import forked_from
 from .arguments import client_set, timeout_of
 from .drivers.service_channel import ServiceCalls, Way
 from .machines.ids import pack_ids, unpack_ids
+from .machines.phases import Phase
 
 __all__ = ["ServiceClient", "barrier_request", "clients_of", "name_of_set"]
 
@@ -100,6 +101,15 @@ class ServiceClient:
         if kind is BarrierTimeoutError:
             missing = {client_id: self._address_of(client_id) for client_id in unpack_ids(refusal.missing)}
             return BarrierTimeoutError(printable(refusal.text), missing=missing)
+        if kind is PeerFailedError:  # a call that waits for those who leave; where the job fails, no call is answered
+            leaver = next(unpack_ids(refusal.missing), None)
+            return PeerFailedError(
+                printable(refusal.text),
+                client_id=leaver,
+                address="" if leaver is None else self._address_of(leaver),
+                phase=Phase.LEAVING,
+                cause="it is leaving the job (shutdown)",
+            )
         error: BringupError = kind(printable(refusal.text))
         return error
 

@@ -18,6 +18,7 @@ from .client import ACTIVE
 from .collectives import all_reduce
 from .ending import add_failure_note, conclude
 from .kv import KeyValueStore
+from .leaving import Leaving
 from .services import barrier_request, clients_of, name_of_set
 from .system_facts import SystemFacts
 
@@ -72,6 +73,11 @@ class System(SystemFacts):
         self._check_services("kv")
         return KeyValueStore(self._client.services, self._peer.waiting)
 
+    @cached_property
+    def leaving(self) -> Leaving:
+        """The event that clients have begun to leave: `await system.leaving.wait()` returns which, `is_set()` asks."""
+        return Leaving(self._client)
+
     async def barrier(
         self, name: str, *, client_ids: Iterable[int] | None = None, timeout: float | None = None
     ) -> None:
@@ -88,7 +94,8 @@ class System(SystemFacts):
             BarrierTimeoutError: says who did not come, and where they are.
             CollectiveMismatchError: another client names other participants, or this one does without itself.
             ConfigurationError: an argument is wrong, or another call of this client waits there already.
-            PeerFailedError: another client failed.
+            PeerFailedError: another client failed; or, in phase `leaving`, one that has not come is leaving the job,
+                which fails this call and not the job.
         """
         self._check_services("barrier()")
         request = barrier_request(name, client_ids, timeout)

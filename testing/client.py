@@ -66,6 +66,9 @@ class _Client:
             "memory": self._memory,
             "facts": self._facts,
             "exit": self._exit,
+            "get_key": self._get_key,
+            "set_key": self._set_key,
+            "wait_leaving": self._wait_leaving,
         }
         if call in local:
             return await local[call](**arguments)
@@ -158,6 +161,19 @@ class _Client:
     async def _exit(self, status: int = 0) -> None:
         """End the interpreter without a shutdown."""
         asyncio.get_running_loop().call_soon(sys.exit, status)
+
+    async def _get_key(self, key: str, timeout: float | None = None) -> str:
+        assert self._system is not None
+        return (await self._system.kv.get(key, timeout=timeout)).decode()
+
+    async def _set_key(self, key: str, value: str) -> None:
+        assert self._system is not None
+        await self._system.kv.set(key, value)
+
+    async def _wait_leaving(self) -> list[int]:
+        """Wait until clients begin to leave, and return which."""
+        assert self._system is not None
+        return list(await self._system.leaving.wait())
 
     async def _facts(self) -> dict[str, Any]:
         system = self._system

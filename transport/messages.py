@@ -21,6 +21,8 @@ __all__ = [
     "HeartbeatAck",
     "KindRun",
     "Leave",
+    "Leaver",
+    "Leaving",
     "LinkDelayed",
     "MemberInfo",
     "MemberUpdate",
@@ -117,6 +119,15 @@ class Step(Shared):
     age: float
 
 
+@dataclass(frozen=True, slots=True)
+class Leaver:
+    """Clients `first` to `last` are leaving; each has called `collectives` collectives, and comes to no other."""
+
+    first: int
+    last: int
+    collectives: int
+
+
 # From a client to the coordinator.
 
 
@@ -185,9 +196,13 @@ class LinkDelayed:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """This client wants to shut down, and waits up to `timeout` seconds for the others."""
+    """This client wants to shut down, and waits up to `timeout` seconds for the others.
+
+    It has called `collectives` collectives, and comes to no other.
+    """
 
     timeout: float
+    collectives: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +316,13 @@ class PointSet(Shared):
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Leaving(Shared):
+    """To all clients: `leavers` have begun to shut down."""
+
+    leavers: tuple[Leaver, ...]
+
+
 # Of the session itself, which may be carried by several connections, one after another; no machine sees them.
 
 
@@ -354,7 +376,7 @@ class TopologyTold:
 
 
 ClientMessage = Register | Heartbeat | Ready | Suspect | LinkDelayed | Leave | Goodbye | PreemptionNotice | StepTold
-CoordinatorMessage = Refused | HeartbeatAck | Formed | Commit | Verdict | Dismissed | StepAsked | PointSet
+CoordinatorMessage = Refused | HeartbeatAck | Formed | Commit | Verdict | Dismissed | StepAsked | PointSet | Leaving
 SessionMessage = Resume | Resumed | Acknowledge
 VisitorMessage = AskTopology | TopologyTold
 Message = ClientMessage | CoordinatorMessage | SessionMessage | VisitorMessage

@@ -55,6 +55,7 @@ class CoordinatorDriver:
         network: to probe suspects over; `None` for a job of one client.
         clock: the time, monotonic, in seconds.
         tell_topology: answers who asks for the topology of the job.
+        on_departure: called where a client has begun to leave.
     """
 
     def __init__(
@@ -63,7 +64,9 @@ class CoordinatorDriver:
         network: Network | None,
         clock: Callable[[], float],
         tell_topology: Callable[[], TopologyTold],
+        on_departure: Callable[[int], None] = lambda _: None,
     ) -> None:
+        self._on_departure = on_departure
         self._tell_topology = tell_topology
         self._machine = machine
         self._network = network
@@ -203,6 +206,8 @@ class CoordinatorDriver:
                 if (session := self._sessions.get(number)) is not None:
                     session.finish()
                     self._forget(number)
+            case ev.Departed(client_id):
+                self._on_departure(client_id)
             case ev.Probe():
                 self._begin(self._probe(effect))
 

@@ -25,7 +25,7 @@ from ...transport.ports import LinkIdentity, LinkListener, Network, Server
 from ...transport.ring import Ring
 from ...transport.service_messages import ServiceReply
 from ..arguments import step_of
-from ..latch import Latch
+from ..latch import Latch, first_set
 from ..machines import events as ev
 from ..machines.knowledge import COORDINATOR
 from ..machines.peer import PeerMachine
@@ -85,6 +85,7 @@ class CoordinationPeer:
         self.failed = failed
         self.parted: Latch[None] = Latch()  # set once the others have been told, or have had their time
         self.left: Latch[ev.Left] = Latch()
+        self.leaving: Latch[None] = Latch()
         self.preemption = Preemption(machine.config.client_id, self._wish, self.waiting)
         self._backend = backend
         self._network = network
@@ -223,15 +224,9 @@ class CoordinationPeer:
 
     async def leave(self) -> tuple[int, ...]:
         """Shut down with the others; returns the clients that did not join in time."""
-        await self._inbox.put(ev.WishLeave())
-        left = asyncio.ensure_future(self.left.wait())
-        failed = asyncio.ensure_future(self.failed.wait())
-        try:
-            await asyncio.wait((left, failed), return_when=asyncio.FIRST_COMPLETED)
-            return left.result().missing if left.done() else ()
-        finally:
-            left.cancel()
-            failed.cancel()
+        await self._inbox.put(ev.WishLeave(0))
+        await first_set(self.left, self.failed)
+        return () if self.left.value is None else self.left.value.missing
 
     # The effects of the machine.
 
@@ -256,7 +251,10 @@ class CoordinationPeer:
                 self._fail(error)
             case ev.Preempt(message):
                 self.preemption.take(message)
+            case ev.OthersLeave():
+                self.leaving.set(None)
             case ev.Left():
+                self.leaving.set(None)
                 self.left.set(effect)
                 if effect.error is not None:
                     self._fail(effect.error)

@@ -76,6 +76,10 @@ class ServiceServer:
         self._replies.pop(session, None)
         self._tell(self._machine.close_session(session, self._clock()))
 
+    def leave(self, client_id: int) -> None:
+        """Take in that a client leaves the job."""
+        self._tell(self._machine.leave(client_id, self._clock()))
+
     def close(self) -> None:
         """Serve nobody any more."""
         if self._timer is not None:

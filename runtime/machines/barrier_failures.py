@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from ...errors import BarrierTimeoutError, CollectiveMismatchError
+from ...errors import BarrierTimeoutError, CollectiveMismatchError, PeerFailedError
 from ...transport.service_messages import Refusal
 from .barrier_claims import Claim
+from .departures import round_without
 from .ids import format_ids, pack_ids
 
-__all__ = ["Failure", "KeptFailures", "mismatch", "shown", "time_out"]
+__all__ = ["LIVE_PREFIX", "Failure", "KeptFailures", "departure", "mismatch", "shown", "time_out"]
+
+LIVE_PREFIX = "bringup/live/"
+"""What the names of the barriers of `live()` begin with."""
 
 _DESCRIBED_MAX = 8
 _NAME_SHOWN_MAX = 100
@@ -69,6 +73,25 @@ def mismatch(name: str, came: Collection[int], theirs: Claim, caller: int, claim
         "failed for all of them. Pass the same client_ids on every client of the barrier, itself among them."
     )
     return Failure(CollectiveMismatchError.__name__, text)
+
+
+def departure(
+    name: str, absent: Sequence[int], waiting: Collection[int], ended: int | None, describe: Callable[[int], str]
+) -> Failure:
+    """Return the failure of a round to which clients that are leaving have not come.
+
+    Args:
+        name: the barrier.
+        absent: their ids, in order.
+        waiting: who has come.
+        ended: how many rounds of the name have ended, where that is known.
+        describe: where a client is, or an empty text.
+    """
+    what = "live()" if name.startswith(LIVE_PREFIX) else f"barrier {shown(name)}"
+    place = describe(absent[0])
+    leaver = f"client {absent[0]}" + (f" ({place})" if place else "")
+    text = round_without(what, leaver, waiting, ended)
+    return Failure(PeerFailedError.__name__, text, pack_ids(absent))
 
 
 @dataclass(slots=True)

@@ -17,6 +17,9 @@ that nobody is left in was never opened. Where a cancel meets a round that has e
 were released, and no later call of this client may hold or release them in its place. `cancel` tells which it was. A
 round has ended once its deadline has passed, whether or not `expire` was called since.
 
+A client that is leaving the job comes to no more rounds: those that it has not come to fail at once, and so do later
+calls that name it. Where it has come, and waits there, its round goes on.
+
 A `timeout` of 0 means not to wait: whoever opens a round with it ends it for all, as with any deadline; whoever comes
 later is refused alone, and has not come. Any other timeout of those who come later is not looked at.
 """
@@ -25,13 +28,14 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from ...errors import ConfigurationError
 from ...transport.service_messages import Done, EnterBarrier, Refusal, ServiceReply
 from .barrier_claims import Claim, read_claim
-from .barrier_failures import Failure, KeptFailures, mismatch, shown, time_out
+from .barrier_failures import Failure, KeptFailures, departure, mismatch, shown, time_out
+from .departures import RoundCounts
 from .ids import pack_ids
 
 __all__ = ["BarrierRounds", "RoundStatus"]
@@ -112,6 +116,8 @@ class BarrierRounds:
         self._calls: dict[int, dict[int, tuple[_Round, int]]] = {}
         self._deadlines = _Deadlines()
         self._kept = KeptFailures()
+        self._leavers: set[int] = set()
+        self._counts = RoundCounts()
 
     # Transitions.
 
@@ -120,9 +126,9 @@ class BarrierRounds:
 
         Returns:
             `Done` or `Refusal` for every call that ends by this, each with its session; none while the round is open.
-            A refusal is a `BarrierTimeoutError`, a `CollectiveMismatchError` where the clients differ on who takes
-            part, or a `ConfigurationError`, of this call alone, where its arguments are wrong or the client waits in
-            this barrier already.
+            A refusal is a `BarrierTimeoutError`, a `PeerFailedError` where one is leaving the job, a
+            `CollectiveMismatchError` where the clients differ on who takes part, or a `ConfigurationError`, of this
+            call alone, where its arguments are wrong or the client waits in this barrier already.
         """
         replies = self.expire(now)
         this_round = self._rounds.get(request.name)
@@ -167,6 +173,21 @@ class BarrierRounds:
             if this_round.deadline > now:
                 self._withdraw(this_round, client_id)
 
+    def leave(self, client_id: int, now: float) -> Replies:
+        """Take in that a client leaves the job, and fail the rounds to which it has not come."""
+        self._leavers.add(client_id)
+        return self.expire(now) + self.abandon()
+
+    def abandon(self) -> Replies:
+        """Fail the rounds to which one who leaves has not come, or has come no more since a call was withdrawn."""
+        replies: Replies = []
+        for this_round in list(self._rounds.values()) if self._leavers else ():
+            if absent := self._absent(this_round.claim, this_round.waiting):
+                failure = self._without(this_round.name, absent, this_round.waiting)
+                # It does not count: the leaver has come to none beyond those before it.
+                replies += [(where, failure.refusal(ticket)) for where, ticket in self._end(this_round)]
+        return replies
+
     def expire(self, now: float) -> Replies:
         """Fail the rounds whose deadline has passed."""
         replies: Replies = []
@@ -210,6 +231,8 @@ class BarrierRounds:
         this_round = _Round(request.name, claim, client_id, patience, now + patience, len(claim))
         if claim.stranger is not None or client_id not in claim:
             return self._disagree(this_round, session, client_id, request.ticket, claim)
+        if absent := self._absent(claim, (client_id,)):
+            return [(session, self._without(request.name, absent, (client_id,)).refusal(request.ticket))]
         self._rounds[request.name] = this_round
         self._deadlines.add(this_round)
         replies = self._join(this_round, session, client_id, request.ticket)
@@ -222,7 +245,14 @@ class BarrierRounds:
         self._calls.setdefault(session, {})[ticket] = (this_round, client_id)
         if len(this_round.waiting) < this_round.size:
             return []
+        self._counts.count(this_round.name)
         return [(where, Done(each)) for where, each in self._end(this_round)]
+
+    def _absent(self, claim: Claim, came: Collection[int]) -> list[int]:
+        return sorted(each for each in self._leavers if each in claim and each not in came)
+
+    def _without(self, name: str, absent: list[int], waiting: Collection[int]) -> Failure:
+        return departure(name, absent, waiting, self._counts.ended(name), self._describe)
 
     def _give_up(self, this_round: _Round, client_id: int, ticket: int) -> Refusal:
         patience = f"by the call of client {client_id}, which does not wait (timeout=0)"
@@ -245,6 +275,7 @@ class BarrierRounds:
         return [*self._fail(this_round, failure), (session, failure.refusal(ticket))]
 
     def _fail(self, this_round: _Round, failure: Failure) -> Replies:
+        self._counts.count(this_round.name)
         return [(where, failure.refusal(ticket)) for where, ticket in self._end(this_round)]
 
     def _refuse(self, session: int, client_id: int, request: EnterBarrier, why: str) -> tuple[int, Refusal]:

@@ -28,6 +28,7 @@ from ...transport.messages import (
     Heartbeat,
     HeartbeatAck,
     Leave,
+    Leaving,
     LinkDelayed,
     MemberInfo,
     Overdue,
@@ -42,6 +43,7 @@ from ...transport.messages import (
 )
 from . import events as ev
 from .admission import CoordinatorConfig, refusal_of
+from .departures import Departures
 from .detector import Detector
 from .ids import format_ids, pack_ids
 from .member import Member
@@ -88,6 +90,7 @@ class CoordinatorMachine:
         self._preemption = PreemptionAgreement(config.num_clients)
         self._news = News()
         self._leave_deadline: float | None = None
+        self._departures = Departures(config.num_clients)
         self._last_word: Verdict | None = None
         self._untold: set[int] = set()
         self._gone: set[int] = set()
@@ -136,8 +139,8 @@ class CoordinatorMachine:
                 return self._say_all(self._preemption.announce(member.register.client_id, deadline_in, reason, now))
             case StepTold():
                 return self._say_all(self._preemption.told(member.register.client_id, message, now))
-            case Leave(timeout):
-                return self._on_leave(member, timeout, now)
+            case Leave() if not member.is_leaving:
+                return self._on_leave(member, message, now)
             case Goodbye(phase, error, cause):
                 self._note(member, phase, member.healthy, member.health)
                 return self._on_goodbye(member, error, cause, now)
@@ -156,14 +159,15 @@ class CoordinatorMachine:
             return self._fail_for_silence(silent)
         if self._leave_deadline is not None and now >= self._leave_deadline:
             return self._dismiss()
-        return [*self._probe_suspects(now), *self._say_all(self._preemption.wake(now))]
+        told = [*self._preemption.wake(now), *self._departures.wake(now)]
+        return [*self._probe_suspects(now), *self._say_all(told)]
 
     def deadline(self) -> float | None:
         """Return when to wake this machine next."""
         if self._state is _State.CLOSED:
             return None
         judging = (self._detector.deadline(), self._suspicions.deadline())
-        candidates = (*judging, self._leave_deadline, self._preemption.deadline())
+        candidates = (*judging, self._leave_deadline, self._preemption.deadline(), self._departures.deadline())
         return min((due for due in candidates if due is not None), default=None)
 
     @property
@@ -270,30 +274,29 @@ class CoordinatorMachine:
                 self._news.announce(other.register.client_id)
         return [self._to_all(self._reports.commit())]
 
-    def _on_leave(self, member: Member, timeout: float, now: float) -> Effects:
+    def _on_leave(self, member: Member, leave: Leave, now: float) -> Effects:
+        client_id = member.register.client_id
         member.is_leaving = True
-        self._steps.leaves(member.register.client_id)
+        self._steps.leaves(client_id)
         self._note(member, Phase.LEAVING, member.healthy, member.health)
-        due = now + timeout
+        due = now + leave.timeout
         self._leave_deadline = due if self._leave_deadline is None else min(self._leave_deadline, due)
         if all(other.is_leaving for other in self._members.values()):
             return self._dismiss()
-        return self._say_all(self._preemption.leaves(member.register.client_id, now))
+        told = [*self._preemption.leaves(client_id, now), *self._departures.add(client_id, leave.collectives, now)]
+        return [ev.Departed(client_id), *self._say_all(told)]
 
     def _dismiss(self) -> Effects:
         """Let those go who want to; without them the job cannot go on for the others."""
         self._state = _State.CLOSED
         leavers = [m for m in self._members.values() if m.is_leaving]
         stayers = [m for m in self._members.values() if not m.is_leaving]
-        missing = pack_ids(m.register.client_id for m in stayers)
+        without = [m.register.client_id for m in stayers]
         self._untold = {m.register.client_id for m in self._members.values() if not m.is_connected}
-        effects: Effects = [ev.Answer(tuple(m.session for m in leavers), Dismissed(missing))]
+        effects: Effects = [ev.Answer(tuple(m.session for m in leavers), Dismissed(pack_ids(without)))]
         if stayers:
-            first = leavers[0]
-            cause = (
-                f"it shut down, and clients {format_ids(m.register.client_id for m in stayers)} did not join in time"
-            )
-            effects.append(ev.Answer(tuple(m.session for m in stayers), self._verdict(first, "", cause, ())))
+            cause = f"it shut down, and clients {format_ids(without)} did not join in time"
+            effects.append(ev.Answer(tuple(m.session for m in stayers), self._verdict(leavers[0], "", cause, ())))
         return effects
 
     def _on_goodbye(self, member: Member, error: str, cause: str, now: float) -> Effects:
@@ -367,10 +370,10 @@ class CoordinatorMachine:
         troubled = ((c, m.trouble) for c, m in self._members.items() if m.trouble and m.phase == Phase.RING)
         return "".join(f"; client {client_id}: {trouble}" for client_id, trouble in itertools.islice(troubled, 3))
 
-    def _say_all(self, messages: Iterable[StepAsked | PointSet]) -> Effects:
+    def _say_all(self, messages: Iterable[StepAsked | PointSet | Leaving]) -> Effects:
         return [self._to_all(message) for message in messages]
 
-    def _to_all(self, message: Formed | Commit | Verdict | StepAsked | PointSet) -> ev.Answer:
+    def _to_all(self, message: Formed | Commit | Verdict | StepAsked | PointSet | Leaving) -> ev.Answer:
         return ev.Answer(tuple(self._client_of), message)
 
     def _formed(self) -> Formed:

@@ -14,6 +14,7 @@ from ...transport.messages import (
     ClientMessage,
     CoordinatorMessage,
     KindRun,
+    Leaver,
     MemberInfo,
     PointSet,
     PreemptionNotice,
@@ -21,7 +22,19 @@ from ...transport.messages import (
     StepAsked,
     StepTold,
 )
-from ...transport.ports import ProbeOutcome
+from .coordinator_events import (
+    Answer,
+    CloseSession,
+    CoordinatorEffect,
+    CoordinatorEvent,
+    Departed,
+    Probe,
+    ProbeAnswered,
+    SessionEnded,
+    SessionMessage,
+    SessionResumed,
+    Tag,
+)
 from .core_ids import CoreTable
 
 __all__ = [
@@ -37,6 +50,7 @@ __all__ = [
     "CoordinatorEffect",
     "CoordinatorEvent",
     "CoordinatorGone",
+    "Departed",
     "DialFailed",
     "Failed",
     "HealthChanged",
@@ -46,6 +60,7 @@ __all__ = [
     "Merge",
     "MergeFailed",
     "Merged",
+    "OthersLeave",
     "PeerEffect",
     "PeerEvent",
     "Preempt",
@@ -66,9 +81,6 @@ __all__ = [
     "WishLeave",
     "WishPreemption",
 ]
-
-Tag = tuple[int, int]
-"""Epoch of the job (0 before it has formed) and sequence number of the effect."""
 
 # What happens to a peer.
 
@@ -199,7 +211,9 @@ class WishPreemption:
 
 @dataclass(frozen=True, slots=True)
 class WishLeave:
-    """The user shuts the system down."""
+    """The user shuts the system down, after so many collectives."""
+
+    collectives: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,72 +333,13 @@ class Left:
     error: BringupError | None = None
 
 
-PeerEffect = StartBackend | Connect | Reconnect | Send | ConnectRing | Merge | Up | Failed | Preempt | Left
-
-# What happens to the coordinator, and what it asks for.
-
-
 @dataclass(frozen=True, slots=True)
-class SessionMessage:
-    """A message of the client at the other end of `session`."""
+class OthersLeave:
+    """Some clients have begun to leave, which come to no collective beyond those that they have called."""
 
-    session: int
-    message: ClientMessage
-
-
-@dataclass(frozen=True, slots=True)
-class SessionEnded:
-    """The connection that carries a session has ended; a client that lives may come back to the session.
-
-    `is_settled` tells that the client has acknowledged all that was said to it.
-    """
-
-    session: int
-    reason: str
-    is_settled: bool = False
+    leavers: tuple[Leaver, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SessionResumed:
-    """A session goes on over another connection; nothing of it was lost."""
-
-    session: int
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeAnswered:
-    """What a probe showed."""
-
-    tag: Tag
-    outcome: ProbeOutcome
-    detail: str
-
-
-CoordinatorEvent = SessionMessage | SessionEnded | SessionResumed | ProbeAnswered
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Send one message in each of `sessions`; where no connection stands it waits for the next."""
-
-    sessions: tuple[int, ...]
-    message: CoordinatorMessage
-
-
-@dataclass(frozen=True, slots=True)
-class CloseSession:
-    """End a session, after what was sent on it."""
-
-    session: int
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """Ask whether the process at `link_address` is still `incarnation`: answered by `ProbeAnswered`."""
-
-    tag: Tag
-    link_address: str
-    incarnation: int
-
-
-CoordinatorEffect = Answer | CloseSession | Probe
+PeerEffect = (
+    StartBackend | Connect | Reconnect | Send | ConnectRing | Merge | Up | Failed | Preempt | Left | OthersLeave
+)

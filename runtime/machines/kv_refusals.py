@@ -7,6 +7,7 @@ from ...transport.service_messages import Refusal
 __all__ = [
     "faulty",
     "key_exists",
+    "nobody_left",
     "not_a_number",
     "out_of_range",
     "over_quota",
@@ -41,6 +42,16 @@ def over_quota(ticket: int, key: str, asked: int, used: int, keys: int, max_byte
         f"key {key!r} was not set: it takes {asked} bytes more, and the key-value store holds {used} bytes in {keys} "
         f"keys of the {max_bytes} bytes that kv_max_bytes={max_bytes} allows; "
         "delete keys that nobody needs any more, or start the job with a larger kv_max_bytes",
+    )
+
+
+def nobody_left(ticket: int, key: str) -> Refusal:
+    """End a get that waits where all other clients are leaving the job."""
+    return Refusal(
+        ticket,
+        "PeerFailedError",
+        f"key {key!r} is not set, and all other clients are leaving the job (shutdown): none of them is to set it; "
+        "let the client that sets it do so before it shuts down",
     )
 
 

@@ -94,6 +94,12 @@ class KeyValueStore:
         self._waits.close_session(session)
         self._watches.close_session(session)
 
+    def give_up_waiting(self, session: int) -> Replies:
+        """End the gets of a session that wait, as no other client is left that could set their keys."""
+        waiting = self._waits.of_session(session)
+        self._waits.close_session(session)
+        return [(session, refusals.nobody_left(ticket, key)) for ticket, key in waiting]
+
     # Calls on one key.
 
     def _get(self, session: int, request: GetKey) -> Replies:

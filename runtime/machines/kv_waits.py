@@ -54,6 +54,10 @@ class WaitingGets:
             del self._of_key[key]
         self._count(key, -1)
 
+    def of_session(self, session: int) -> list[tuple[int, str]]:
+        """Return ticket and key of all of a session."""
+        return list(self._of_session.get(session, {}).items())
+
     def close_session(self, session: int) -> None:
         """Forget all of a session."""
         for ticket in list(self._of_session.get(session, ())):

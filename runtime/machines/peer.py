@@ -29,6 +29,7 @@ from ...transport.messages import (
     Heartbeat,
     HeartbeatAck,
     Leave,
+    Leaving,
     LinkDelayed,
     MemberUpdate,
     PointSet,
@@ -40,9 +41,10 @@ from ...transport.messages import (
 )
 from . import events as ev
 from .core_ids import CoreTable
+from .departures import ids_of
 from .detector import Detector
 from .heartbeats import Heartbeats
-from .ids import unpack_ids
+from .ids import pack_ids, unpack_ids
 from .job_lists import named
 from .kinds import runs_of
 from .knowledge import COORDINATOR, Knowledge, PeerConfig
@@ -66,6 +68,7 @@ class PeerMachine:
 
     Attributes:
         program: where the user's program is; told from outside.
+        leavers: the clients that are known to be leaving, as pairs of ids.
     """
 
     def __init__(self, config: PeerConfig, now: float) -> None:
@@ -91,6 +94,7 @@ class PeerMachine:
         self._suspected: tuple[float, int, str] | None = None
         self._held: tuple[float, BringupError] | None = None
         self._leave_deadline: float | None = None
+        self.leavers: tuple[int, ...] = ()
         self._last_phase: Phase | None = None
 
     # Transitions.
@@ -149,8 +153,8 @@ class PeerMachine:
                 return self._on_health(healthy, detail[:_HEALTH_CHARACTERS_MAX], now)
             case ev.WishPreemption(message):
                 return [ev.Send(message)] if self._state is PeerState.UP else []
-            case ev.WishLeave():
-                return self._leave(now)
+            case ev.WishLeave(collectives):
+                return self._leave(collectives, now)
             case ev.Abort(error):
                 return self._fail(error)
         return []
@@ -182,6 +186,9 @@ class PeerMachine:
                 return self._close(of_refusal(message, self.config.client_id, self.config.coordinator_address))
             case StepAsked() | PointSet():
                 return [ev.Preempt(message)]
+            case Leaving(leavers):
+                self.leavers = pack_ids({*unpack_ids(self.leavers), *ids_of(leavers)})
+                return [ev.OthersLeave(leavers)]
             case Dismissed(missing) if self._state is PeerState.LEAVING:
                 return self._on_dismissed(missing)
         return []
@@ -301,16 +308,17 @@ class PeerMachine:
         kinds = runs_of(device.kind for device in self._devices)
         return [ev.Send(Ready(table.digest, kinds, self.timeline.spans()))]
 
-    def _leave(self, now: float) -> Effects:
+    def _leave(self, collectives: int, now: float) -> Effects:
         if self._state is not PeerState.UP:
             return []
         self._state = PeerState.LEAVING
         self.program.ends()
         self._leave_deadline = now + self.config.shutdown_timeout + _GRACE
-        return [ev.Send(Leave(self.config.shutdown_timeout))]
+        return [ev.Send(Leave(self.config.shutdown_timeout, collectives))]
 
     def _on_dismissed(self, missing: tuple[int, ...]) -> Effects:
         error = self._knowledge.not_joined(missing) if missing else None
+        self.leavers = pack_ids({*range(self.config.num_clients)} - {*unpack_ids(missing)})
         self._end(error)
         return [ev.Left(tuple(unpack_ids(missing)), error)]
 

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ...transport.service_messages import CancelCall, ClientIds, EnterBarrier, ListLive, ServiceReply, ServiceRequest
-from .barrier_rounds import BarrierRounds
+from ...transport.service_messages import (
+    CancelCall,
+    ClientIds,
+    EnterBarrier,
+    GetKey,
+    ListLive,
+    ServiceReply,
+    ServiceRequest,
+)
+from .barrier_rounds import BarrierRounds, RoundStatus
 from .ids import pack_ids
 from .kv_store import KeyValueStore
 
@@ -34,6 +42,9 @@ class Services:
         live: Callable[[], Iterable[int]],
     ) -> None:
         self._live = live
+        self._stayers = set(range(num_clients))
+        self._has_others = num_clients > 1
+        self._getting: dict[int, int] = {}
         self._store = KeyValueStore(kv_max_bytes)
         self._barriers = BarrierRounds(num_clients, describe)
 
@@ -45,13 +56,36 @@ class Services:
             return [(session, ClientIds(request.ticket, pack_ids(self._live())))]
         if isinstance(request, CancelCall):
             self._barriers.cancel(session, request.ticket, now)
-        return self._store.handle(session, request)
+            return self._store.handle(session, request) + self._barriers.abandon()
+        replies = self._store.handle(session, request)
+        if isinstance(request, GetKey) and request.wait and not replies:
+            self._getting[session] = client_id
+            return self._give_up_waiting(session)
+        return replies
+
+    def leave(self, client_id: int, now: float) -> Replies:
+        """Take in that a client leaves the job: what can only end with its help fails."""
+        self._stayers.discard(client_id)
+        replies = self._barriers.leave(client_id, now)
+        for session in self._getting:
+            replies += self._give_up_waiting(session)
+        return replies
+
+    def _give_up_waiting(self, session: int) -> Replies:
+        """End the gets of a session where all other clients have left; any that is there may still set a key."""
+        is_alone = self._has_others and self._stayers <= {self._getting[session]}
+        return self._store.give_up_waiting(session) if is_alone else []
 
     def close_session(self, session: int, now: float) -> Replies:
         """Forget a session that is not used any more."""
         self._store.close_session(session)
+        self._getting.pop(session, None)
         self._barriers.close_session(session, now)
-        return []
+        return self._barriers.abandon()
+
+    def open_rounds(self) -> list[RoundStatus]:
+        """Return the barriers that clients wait at."""
+        return self._barriers.status()
 
     def deadline(self) -> float | None:
         """Return when to wake this next."""

@@ -13,6 +13,7 @@ from ...errors import (
 )
 from ...transport.messages import MemberInfo, Refused, Verdict
 from .ids import format_ids, unpack_ids
+from .phases import Phase
 
 __all__ = [
     "coordinator_lost",
@@ -157,9 +158,9 @@ def name_clients(addresses: dict[int, str]) -> str:
 
 def goodbye_cause(error: BaseException) -> str:
     """Return what the others are told when this client fails with `error`."""
-    if isinstance(error, PeerFailedError):
-        return error.cause
-    if isinstance(error, KeyboardInterrupt):
+    if isinstance(error, PeerFailedError) and error.phase != Phase.LEAVING:
+        return error.cause  # of one who leaves, only what waited for it says what is wrong
+    if isinstance(error, KeyboardInterrupt) and not str(error):
         return "it was interrupted (Ctrl-C)"
     return str(error)[:_CAUSE_CHARACTERS_MAX] or "no further word"
 

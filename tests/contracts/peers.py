@@ -112,13 +112,17 @@ class JobOfPeers:
         coordinator = services = None
         if client_id == 0:
             machine = CoordinatorMachine(self._coordinator_config())
-            coordinator = CoordinatorDriver(
-                machine, network, time.monotonic, lambda: TopologyTold((), b"", "there is no such job")
-            )
             services = ServiceServer(
                 Services(self._num_clients, 2**20, machine.whereabouts, machine.live),
                 lambda sender: machine.is_member(sender.client_id, sender.incarnation),
                 time.monotonic,
+            )
+            coordinator = CoordinatorDriver(
+                machine,
+                network,
+                time.monotonic,
+                lambda: TopologyTold((), b"", "there is no such job"),
+                services.leave,
             )
         config = BackendConfig(client_id=client_id, num_clients=self._num_clients, environment=self._environment)
         return CoordinationPeer(

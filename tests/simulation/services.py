@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bringup.runtime.machines.coordinator import CoordinatorMachine
+from bringup.runtime.machines.ids import unpack_ids
 from bringup.runtime.machines.services import Services
 from bringup.transport.service_messages import EnterBarrier, ServiceReply
 
@@ -28,6 +29,7 @@ class SimulatedServices:
         self._machine = Services(num_clients, _KV_MAX_BYTES, coordinator.whereabouts, coordinator.live)
         self._streams: dict[Process, tuple[Stream, Stream]] = {}
         self._callers: list[Process] = []
+        self._leavers: set[int] = set()
 
     def call(self, caller: Process, request: EnterBarrier) -> None:
         """Bring a request of a client to the services."""
@@ -53,11 +55,20 @@ class SimulatedServices:
         self._arm()
 
     def _tell(self, replies: list[tuple[int, ServiceReply]]) -> None:
+        for open_round in self._machine.open_rounds():
+            absent = self._leavers.intersection(unpack_ids(open_round.missing))
+            assert not absent, f"clients wait in {open_round}, though clients {sorted(absent)} are leaving"
         for session, reply in replies:
             caller = self._callers[session]
             invariants.barrier_ends(self._host.world, caller, reply)
             _, down = self._streams_of(caller)
             down.put(caller.barrier_done, reply)
+
+    def leave(self, client_id: int) -> None:
+        """A client has begun to leave."""
+        self._leavers.add(client_id)
+        if not self._is_over:
+            self._tell(self._machine.leave(client_id, self._host.world.clock.now))
 
     def _arm(self) -> None:
         if (due := self._machine.deadline()) is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bringup.errors import PeerFailedError
+from bringup.runtime.machines.ids import unpack_ids
 from bringup.runtime.machines.phases import Phase
 from bringup.transport.service_messages import Done, Refusal
 
@@ -92,6 +93,31 @@ def test_a_barrier_lets_nobody_through_before_the_last_has_come(seed: int) -> No
             for ticket, (passed_at, _) in enumerate(process.barriers):
                 last = max(arrivals[ticket::3])
                 assert last <= passed_at <= last + 2 * DELAY_MAX
+
+
+@pytest.mark.parametrize("victim", [0, VICTIM])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nobody_waits_at_a_barrier_for_one_who_leaves(seed: int, victim: int) -> None:
+    """And after all have heard of it they still leave together."""
+    with World(seed, N) as world:
+        processes = world.bring_up()
+        leaver = next(process for process in processes if process.client_id == victim)
+        others = [process for process in processes if process is not leaver]
+        began = world.clock.now
+        for process in others:
+            world.clock.at(began + world.rng.uniform(0.0, 2.0), process.enter_barrier, "step")
+            process.on_barrier = lambda process, _: process.wish_leave()
+        leaver.later(1.0, leaver.wish_leave)
+        world.run(until=began + 4.0)
+        for process in others:
+            [(told_at, reply)] = process.barriers
+            assert isinstance(reply, Refusal)
+            assert reply.error == "PeerFailedError"
+            assert victim in unpack_ids(reply.missing)
+            assert told_at <= began + 2.0 + ROUND_TRIP
+            assert "is leaving the job (shutdown); client" in reply.text
+        assert all(process.left is not None and not process.left[1].missing for process in processes)
+        assert all(process.machine.leavers == (0, N - 1) for process in processes)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -211,6 +211,8 @@ class World:
         match effect:
             case ev.Answer(sessions, message):
                 self._answer(sessions, message)
+            case ev.Departed(client_id):
+                host.hosted.services.leave(client_id)
             case ev.CloseSession(number):
                 self.wire.sessions[number].finish_at_host()
                 self.wire.forget(self.wire.sessions[number])

@@ -21,6 +21,8 @@ from bringup.transport.messages import (
     HeartbeatAck,
     KindRun,
     Leave,
+    Leaver,
+    Leaving,
     LinkDelayed,
     Message,
     PointSet,
@@ -490,18 +492,32 @@ def test_after_the_end_who_is_new_is_told_why_and_the_rest_is_sent_away() -> Non
 
 def test_all_leave_together() -> None:
     machine = running()
-    assert say(machine, 0, Leave(30.0)) == []
-    assert say(machine, 1, Leave(30.0)) == []
+    departed, news = say(machine, 0, Leave(30.0, 7))
+    assert (departed, news.message) == (ev.Departed(0), Leaving((Leaver(0, 0, 7),)))
+    assert sorted(news.sessions) == list(ALL)
+    assert say(machine, 0, Leave(30.0, 7)) == []
+    assert say(machine, 1, Leave(30.0)) == [ev.Departed(1)]
     assert end(machine, 1) == [], "who wants to leave may go"
     (dismissal,) = say(machine, 2, Leave(30.0))
     assert dismissal.message == Dismissed(())
     assert is_closed(machine)
 
 
+def test_those_who_leave_after_the_first_are_told_together() -> None:
+    machine = running()
+    say(machine, 0, Leave(30.0, 7))
+    assert say(machine, 1, Leave(30.0, 7), 0.001) == [ev.Departed(1)]
+    due = machine.deadline()
+    assert due is not None
+    assert 0.001 < due < 0.1
+    assert [answer.message for answer in machine.wake(due)] == [Leaving((Leaver(1, 1, 7),))]
+
+
 def test_who_does_not_leave_in_time_is_named_and_told() -> None:
     machine = running()
     say(machine, 0, Leave(0.5))
     say(machine, 2, Leave(30.0))
+    machine.wake(0.1)
     assert machine.deadline() == 0.5
     dismissal, news = machine.wake(0.5)
     assert dismissal == ev.Answer((100, 102), Dismissed((1, 1)))

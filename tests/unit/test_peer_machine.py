@@ -34,6 +34,8 @@ from bringup.transport.messages import (
     HeartbeatAck,
     KindRun,
     Leave,
+    Leaver,
+    Leaving,
     LinkDelayed,
     MemberInfo,
     MemberUpdate,
@@ -564,10 +566,18 @@ def test_others_patience_may_end_first() -> None:
 
 def test_a_shutdown_waits_to_be_dismissed() -> None:
     script = up()
-    assert sent(script.take(ev.WishLeave())) == [Leave(5.0)]
+    assert sent(script.take(ev.WishLeave(7))) == [Leave(5.0, 7)]
     assert script.take(ev.WishLeave()) == []
     assert script.hear(Dismissed(())) == [ev.Left(())]
     assert script.machine.deadline() is None
+
+
+def test_who_leaves_is_known() -> None:
+    script = up()
+    leavers = (Leaver(2, 3, 7),)
+    assert script.hear(Leaving(leavers)) == [ev.OthersLeave(leavers)]
+    script.hear(Leaving((Leaver(0, 0, 6),)))
+    assert script.machine.leavers == (0, 0, 2, 3)
 
 
 def test_who_does_not_come_to_a_shutdown_is_named() -> None:

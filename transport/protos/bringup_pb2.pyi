@@ -32,7 +32,7 @@ class Dismissed(_message.Message):
     def __init__(self, missing: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Envelope(_message.Message):
-    __slots__ = ["acknowledge", "ask_topology", "commit", "dismissed", "formed", "goodbye", "heartbeat", "heartbeat_ack", "leave", "link_delayed", "point_set", "preemption_notice", "ready", "refused", "register", "resume", "resumed", "step_asked", "step_told", "suspect", "topology_told", "verdict"]
+    __slots__ = ["acknowledge", "ask_topology", "commit", "dismissed", "formed", "goodbye", "heartbeat", "heartbeat_ack", "leave", "leaving", "link_delayed", "point_set", "preemption_notice", "ready", "refused", "register", "resume", "resumed", "step_asked", "step_told", "suspect", "topology_told", "verdict"]
     ACKNOWLEDGE_FIELD_NUMBER: _ClassVar[int]
     ASK_TOPOLOGY_FIELD_NUMBER: _ClassVar[int]
     COMMIT_FIELD_NUMBER: _ClassVar[int]
@@ -42,6 +42,7 @@ class Envelope(_message.Message):
     HEARTBEAT_ACK_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     LEAVE_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_FIELD_NUMBER: _ClassVar[int]
     LINK_DELAYED_FIELD_NUMBER: _ClassVar[int]
     POINT_SET_FIELD_NUMBER: _ClassVar[int]
     PREEMPTION_NOTICE_FIELD_NUMBER: _ClassVar[int]
@@ -64,6 +65,7 @@ class Envelope(_message.Message):
     heartbeat: Heartbeat
     heartbeat_ack: HeartbeatAck
     leave: Leave
+    leaving: Leaving
     link_delayed: LinkDelayed
     point_set: PointSet
     preemption_notice: PreemptionNotice
@@ -77,7 +79,7 @@ class Envelope(_message.Message):
     suspect: Suspect
     topology_told: TopologyTold
     verdict: Verdict
-    def __init__(self, register: _Optional[_Union[Register, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., suspect: _Optional[_Union[Suspect, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., heartbeat_ack: _Optional[_Union[HeartbeatAck, _Mapping]] = ..., formed: _Optional[_Union[Formed, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., verdict: _Optional[_Union[Verdict, _Mapping]] = ..., dismissed: _Optional[_Union[Dismissed, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., resumed: _Optional[_Union[Resumed, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., preemption_notice: _Optional[_Union[PreemptionNotice, _Mapping]] = ..., step_asked: _Optional[_Union[StepAsked, _Mapping]] = ..., step_told: _Optional[_Union[StepTold, _Mapping]] = ..., point_set: _Optional[_Union[PointSet, _Mapping]] = ..., ask_topology: _Optional[_Union[AskTopology, _Mapping]] = ..., topology_told: _Optional[_Union[TopologyTold, _Mapping]] = ..., link_delayed: _Optional[_Union[LinkDelayed, _Mapping]] = ...) -> None: ...
+    def __init__(self, register: _Optional[_Union[Register, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., suspect: _Optional[_Union[Suspect, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., heartbeat_ack: _Optional[_Union[HeartbeatAck, _Mapping]] = ..., formed: _Optional[_Union[Formed, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., verdict: _Optional[_Union[Verdict, _Mapping]] = ..., dismissed: _Optional[_Union[Dismissed, _Mapping]] = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., resumed: _Optional[_Union[Resumed, _Mapping]] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., preemption_notice: _Optional[_Union[PreemptionNotice, _Mapping]] = ..., step_asked: _Optional[_Union[StepAsked, _Mapping]] = ..., step_told: _Optional[_Union[StepTold, _Mapping]] = ..., point_set: _Optional[_Union[PointSet, _Mapping]] = ..., ask_topology: _Optional[_Union[AskTopology, _Mapping]] = ..., topology_told: _Optional[_Union[TopologyTold, _Mapping]] = ..., link_delayed: _Optional[_Union[LinkDelayed, _Mapping]] = ..., leaving: _Optional[_Union[Leaving, _Mapping]] = ...) -> None: ...
 
 class Formed(_message.Message):
     __slots__ = ["epoch", "has_services", "job_id", "members"]
@@ -142,10 +144,28 @@ class KindRun(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
 
 class Leave(_message.Message):
-    __slots__ = ["timeout"]
+    __slots__ = ["collectives", "timeout"]
+    COLLECTIVES_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_FIELD_NUMBER: _ClassVar[int]
+    collectives: int
     timeout: float
-    def __init__(self, timeout: _Optional[float] = ...) -> None: ...
+    def __init__(self, timeout: _Optional[float] = ..., collectives: _Optional[int] = ...) -> None: ...
+
+class Leaver(_message.Message):
+    __slots__ = ["collectives", "first", "last"]
+    COLLECTIVES_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    collectives: int
+    first: int
+    last: int
+    def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ..., collectives: _Optional[int] = ...) -> None: ...
+
+class Leaving(_message.Message):
+    __slots__ = ["leavers"]
+    LEAVERS_FIELD_NUMBER: _ClassVar[int]
+    leavers: _containers.RepeatedCompositeFieldContainer[Leaver]
+    def __init__(self, leavers: _Optional[_Iterable[_Union[Leaver, _Mapping]]] = ...) -> None: ...
 
 class LinkDelayed(_message.Message):
     __slots__ = ["cause", "client_id", "is_refused"]

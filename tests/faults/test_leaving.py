@@ -1,0 +1,118 @@
+"""Clients that leave while others wait in some call: nobody waits for them, and the job can still end in order."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from bringup.testing.job import Answer, LocalJob
+
+from .told import all_but
+
+LEAVER = 1
+
+
+def check_left(told: Answer, leaver: int) -> None:
+    assert (told.error, told.attributes["client_id"], told.attributes["phase"]) == (
+        "PeerFailedError",
+        leaver,
+        "leaving",
+    )
+    assert f"client {leaver} (127.0.0.1:" in told.text
+    assert "is leaving the job (shutdown)" in told.text
+
+
+@pytest.mark.parametrize("leaver", [0, LEAVER])
+def test_whoever_waits_for_one_who_leaves_is_told_at_once_and_the_job_ends_in_order(job: LocalJob, leaver: int) -> None:
+    job.initialize(device_type="SIM", shutdown_timeout=60.0)
+    others = all_but(leaver)
+    for _ in range(2):
+        for call in job.call("barrier", name="b"):
+            call.value()
+    waiting = job.call("barrier", others, name="b")
+    of_two = job.clients[others[0]].call("barrier", name="of two", client_ids=others)
+    getting = job.clients[others[0]].call("get_key", key="of the other")
+    for call in job.call("live_clients", others):  # which come after those, on the same way
+        call.value()
+    leaving = job.clients[leaver].call("shutdown")
+    for call in waiting:
+        told = call.error()
+        check_left(told, leaver)
+        assert f"after round 2; clients {'1-2' if leaver == 0 else '0, 2'} wait in round 3" in told.text
+    for call in job.call("wait_leaving", others):
+        assert call.value() == [leaver]
+    # What does not need it goes on.
+    job.clients[others[1]].call("barrier", name="of two", client_ids=others).value()
+    assert of_two.value() is None
+    job.clients[others[1]].call("set_key", key="of the other", value="1").value()
+    assert getting.value() == "1"
+    for call in job.call("barrier", others, name="later"):
+        check_left(call.error(), leaver)
+    assert [call.value() for call in job.call("shutdown", others)] == [None, None]
+    assert leaving.value() is None
+
+
+SERVICE = """
+import asyncio, signal, bringup
+
+async def handle(system):  # a request that is served with the help of all clients
+    try:
+        await system.barrier("request")
+    except bringup.PeerFailedError as error:
+        print(error.phase, error.client_id != system.client_id)
+
+async def main():
+    stop = asyncio.Event()
+    async with bringup.initialize("SIM") as system:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+        request = asyncio.ensure_future(handle(system)) if system.client_id == 1 else None
+        await system.live_clients()
+        print("serving", flush=True)
+        await stop.wait()
+        if request is not None:  # as aiohttp does: requests that have begun are served to their end
+            await request
+    print("in order")
+
+asyncio.run(main())
+"""
+
+
+def test_a_service_whose_clients_are_all_ended_while_a_request_waits_ends_in_order() -> None:
+    with LocalJob(3, command=[sys.executable, "-c", SERVICE]) as job:
+        for client in job.start():
+            client.wait_for("serving")
+        for client in job.clients.values():
+            client.terminate()
+        assert job.wait() == {0: 0, 1: 0, 2: 0}
+        assert job.clients[1].output == "serving\nleaving True\nin order\n"
+
+
+UNEVEN = """
+import bringup.sync
+with bringup.sync.initialize("SIM") as system:
+    system.barrier("all are up")
+    {what}
+"""
+
+UNCAUGHT = {
+    "barrier": "for _ in range(7 + 3 * (system.client_id != 1)): system.barrier('b')",
+    "live": "for _ in range(7 + 3 * (system.client_id != 1)):\n        with system.live(): pass",
+    "get": "system.kv.get('never') if system.client_id == 0 else None",
+}
+SAYS = {
+    "barrier": "barrier 'b': client 1 (127.0.0.1:",
+    "live": "live(): client 1 (127.0.0.1:",
+    "get": "all other clients are leaving the job",
+}
+
+
+@pytest.mark.parametrize("call", UNCAUGHT)
+def test_a_program_that_does_not_expect_it_fails_and_with_it_the_one_that_left(call: str) -> None:
+    with LocalJob(2, command=[sys.executable, "-c", UNEVEN.format(what=UNCAUGHT[call])]) as job:
+        job.start()
+        assert job.wait() == {0: 1, 1: 1}
+        assert SAYS[call] in job.clients[0].log
+        assert "Moreover" not in job.clients[0].log
+        assert "client 0 (" in job.clients[1].log
+        assert SAYS[call] in job.clients[1].log
