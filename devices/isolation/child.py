@@ -12,7 +12,7 @@ import queue
 import signal
 import sys
 import threading
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, ClassVar
 
 from ..base import DeviceBackend, Openable
 from ..registry import create_backend
@@ -53,6 +53,10 @@ GROUP_SIGNALS: frozenset[int] = frozenset(
 """What ends a process by default, is sent to whole groups of them, and is no sign of a defect in this one."""
 
 _PR_SET_PDEATHSIG = 1
+
+# Room for one frame of each signal, with the largest registers that there are.
+_SIGNAL_STACK_BYTES = 1 << 20
+_KEPT: list[object] = []
 
 
 def main(requests: BinaryIO) -> None:
@@ -98,6 +102,8 @@ def _take_signals() -> None:
     They are handled, not ignored: whatever the backend starts has them as usual.
     """
     faulthandler.register(STACK_SIGNAL, 2)
+    # Handlers run on the stack that faulthandler has just made, which is too small for many at a time.
+    _widen_signal_stack()
     for number in GROUP_SIGNALS:
         # One that was ignored from the beginning, as under nohup, stays so.
         if signal.getsignal(number) != signal.SIG_IGN:
@@ -105,6 +111,19 @@ def _take_signals() -> None:
             signal.siginterrupt(number, False)
     # The client had them held back until here, for this process and so for all that it starts.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {*GROUP_SIGNALS, STACK_SIGNAL})
+
+
+def _widen_signal_stack() -> None:
+    if sys.platform != "linux":
+        return
+    import ctypes
+
+    class StackT(ctypes.Structure):
+        _fields_: ClassVar = [("ss_sp", ctypes.c_void_p), ("ss_flags", ctypes.c_int), ("ss_size", ctypes.c_size_t)]
+
+    memory = ctypes.create_string_buffer(_SIGNAL_STACK_BYTES)
+    if ctypes.CDLL(None).sigaltstack(ctypes.byref(StackT(ctypes.addressof(memory), 0, len(memory))), None) == 0:
+        _KEPT.append(memory)
 
 
 def _do_nothing(*_: object) -> None:
