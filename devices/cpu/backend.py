@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import sys
@@ -27,9 +28,9 @@ _MAX_LOGICAL_DEVICES = 65_536
 class CpuBackend:
     """Logical CPU devices on the processors that this process may use.
 
-    There are `num_logical_cpu_devices` of them. By default there is one for each CPU that the affinity mask of this
-    process allows (a cpuset narrows it), and no more than the processor time that its cgroups grant, rounded up. They
-    have no hardware ids: the merge gives each its position in the job.
+    There are `num_logical_cpu_devices` of them. By default there is one for each CPU that the affinity masks of this
+    process's threads allow (a cpuset narrows them), and no more than the processor time that its cgroups grant, rounded
+    up. They have no hardware ids: the merge gives each its position in the job.
 
     They have no location either, unless the environment in the config asks for one: with `BRINGUP_CPU_LOCATION=numa`
     device i of n stands for the CPU at i/n of the usable ones, y is the NUMA node of that CPU, counted from 0 on each
@@ -104,9 +105,11 @@ class CpuBackend:
             return Health(ok=False, detail="the CPU backend is not started")
         if not _arithmetic_is_right():
             return Health(ok=False, detail="a computation with a known result gave another one")
-        lost = self._started_on - _usable_cpus()
-        if lost == self._started_on:
-            return Health(ok=False, detail=f"none of the CPUs that start found ({format_cpus(lost)}) is usable now")
+        usable = _usable_cpus()
+        if not usable:
+            return Health(ok=False, detail="no CPU is usable by this process now")
+        # A cpuset may move: this process runs as well on other CPUs.
+        lost = self._started_on - usable
         online = _online_cpus(self._root)
         gone = lost - online if online else frozenset()
         if gone:
@@ -122,6 +125,8 @@ class CpuBackend:
         words: list[str] = []
         if lost:
             words.append(f"CPUs taken from this process since start: {format_cpus(lost)}")
+            if given := usable - self._started_on:
+                words.append(f"CPUs given to it: {format_cpus(given)}")
         if (retired := errors.retired - self._errors_at_start.retired) > 0:
             words.append(f"the kernel took {format_bytes(retired)} of failing memory out of use since start")
         return Health(ok=True, detail="; ".join(words))
@@ -197,10 +202,23 @@ def _places(cpus: Sequence[int], layout: CpuLayout, client_id: int) -> list[Core
     return places
 
 
-def _usable_cpus() -> frozenset[int]:
+def _usable_cpus(root: Path = Path("/")) -> frozenset[int]:
+    """Return the CPUs that this process may use: those of all its threads.
+
+    One thread alone says little: OpenMP binds each of its own, and the one that calls it, to a CPU.
+    """
     if sys.platform != "linux":
         return frozenset(range(os.cpu_count() or 1))
-    return frozenset(os.sched_getaffinity(0))
+    try:
+        threads = [int(entry.name) for entry in (root / "proc/self/task").iterdir()]
+    except OSError:
+        threads = []
+    cpus = set(os.sched_getaffinity(0))
+    for thread in threads:
+        # It may have ended meanwhile.
+        with contextlib.suppress(OSError):
+            cpus |= os.sched_getaffinity(thread)
+    return frozenset(cpus)
 
 
 def _online_cpus(root: Path) -> frozenset[int]:

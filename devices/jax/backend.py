@@ -12,6 +12,7 @@ from typing import Any
 from ...errors import BringupError, ConfigurationError, DeviceInitializationError, DeviceNotFoundError
 from ..base import BackendConfig, Discovery, Health, LocalDevice
 from ..selection import select_local_devices
+from ..texts import text_of
 from .check import JaxCheck, health_by
 from .devices import describe_devices, local_devices_of, refuse_megacore
 from .gpus import JaxGpus
@@ -139,7 +140,15 @@ class JaxBackend:
             except (AttributeError, RuntimeError):
                 pass  # jax is too old for it, or in use; what it has may be just what is asked for
         self._gpus.restrict(jax)
-        found: Sequence[Any] = self._gpus.keep_share(jax.local_devices())
+        found: Sequence[Any] = jax.local_devices()
+        if not found:
+            raise DeviceNotFoundError(
+                f"client {self._config.client_id}: jax has no device in this process (jax.local_devices() is empty). "
+                f"Check {_PLATFORMS}, and which devices this process may use.",
+                client_id=self._config.client_id,
+                cause="jax has no device in this process",
+            )
+        found = self._gpus.keep_share(found)
         if count is not None and found[0].platform == "cpu" and len(found) != count:
             raise ConfigurationError(
                 f"num_logical_cpu_devices={count} on client {self._config.client_id}: jax is in use in this process "
@@ -176,7 +185,7 @@ def _is_installed() -> bool:
 
 
 def _said(error: Exception) -> str:
-    text = " ".join(str(error).split())
+    text = " ".join(text_of(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from ..base import Health
 from ..waiting import wait_until
 
-__all__ = ["CheckResult", "JaxCheck", "health_by"]
+__all__ = ["CheckResult", "JaxCheck", "given_parts", "health_by"]
 
 # A program of the user's that lets nothing else through for so many seconds is taken for stuck.
 _STUCK_AFTER = 600.0
@@ -19,6 +19,7 @@ _STUCK_AFTER = 600.0
 # Whole numbers so small that their products are exact, whatever precision a platform multiplies matrices in.
 _SIZE = 16
 _MODULUS = 5
+_DIGITS = 12
 _ADDED = 3
 
 
@@ -35,6 +36,21 @@ class CheckResult:
     wrong: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
     age: float = 0.0
+
+
+def given_parts(num_devices: int) -> Any:
+    """Return what each device is to compute with: float32 `[num_devices, 16, 16]`.
+
+    A device's part, and its result, differ from every other's, so that one which got another's result does not pass:
+    the digits of the device's number are added to a row each.
+    """
+    import numpy as np
+
+    pattern = np.arange(_SIZE * _SIZE).reshape(_SIZE, _SIZE) % _MODULUS
+    numbers = np.arange(num_devices)[:, None] // _MODULUS ** np.arange(_DIGITS)
+    parts = np.tile(pattern, (num_devices, 1, 1))
+    parts[:, :_DIGITS] += (numbers % _MODULUS)[:, :, None]
+    return parts.astype(np.float32)
 
 
 class JaxCheck:
@@ -55,11 +71,11 @@ class JaxCheck:
         self._jax = jax
         mesh = jax.sharding.Mesh(np.array(devices, dtype=object), ("device",))
         self._sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("device"))
-        # A device's own part differs from every other's, so that one which got another's result does not pass.
-        rows = np.arange(len(devices) * _SIZE * _SIZE, dtype=np.float32).reshape(len(devices), _SIZE, _SIZE)
-        self._given = (rows % _MODULUS) + np.arange(len(devices), dtype=np.float32)[:, None, None] % _MODULUS
+        self._given = given_parts(len(devices))
         self._expected = self._given @ self._given + _ADDED
-        self._compute = jax.jit(lambda values: values @ values + _ADDED)
+        # The user's program may have set another for all.
+        precision = jax.lax.Precision.HIGHEST
+        self._compute = jax.jit(lambda values: jax.numpy.matmul(values, values, precision=precision) + _ADDED)
         self._interrupted = threading.Event()
         self._result: Any = None
         self._since = 0.0
@@ -74,7 +90,9 @@ class JaxCheck:
             Exception: whatever jax raises where a device fails.
         """
         try:
-            return self._run(timeout)
+            # A guard that the user's program has set for all is meant for its own transfers.
+            with self._jax.transfer_guard("allow"):
+                return self._run(timeout)
         except BaseException:
             # What failed is not waited for again.
             self._result = None

@@ -51,7 +51,7 @@ def local_devices_of(
     depth = 1 + max((place.z for place in map(_coordinates, everything) if place is not None), default=0)
     return tuple(
         LocalDevice(
-            kind=device.device_kind,
+            kind=device.device_kind or device.platform,
             core_id=device.id if is_global else None,
             location=_location(device, depth) if is_global else None,
             fingerprint=fingerprint,

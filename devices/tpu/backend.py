@@ -17,7 +17,7 @@ from ..selection import select_local_devices
 from .chips import TpuChip, TpuFindings
 from .cores import JobCore, core_of, cores_of_job, join_chips
 from .discovery import find_tpus, is_off_the_bus
-from .environment import TpuEnvironment
+from .environment import TpuEnvironment, visible_chips
 from .errors import TpuErrors
 
 __all__ = ["TpuBackend"]
@@ -73,6 +73,7 @@ class TpuBackend:
         self._load = load
         self._make_check = make_check
         self._chips: tuple[TpuChip, ...] = ()
+        self._other_chips: tuple[TpuChip, ...] = ()
         self._check: Check | None = None
         self._is_up = False
         self._interrupted = threading.Event()
@@ -105,12 +106,15 @@ class TpuBackend:
             raise errors.failed(error, self._lost(findings.chips)) from error
 
     def check_health(self) -> Health:
-        """Look whether all chips answer on their buses, and compute on each core again."""
+        """Look whether the chips of this process answer on their buses, and compute on each core again."""
         if self._check is None or not self._is_up:
             return Health(ok=False, detail="the TPU backend is not started")
         if lost := self._lost(self._chips):
-            return Health(ok=False, detail=f"off the PCI bus: {', '.join(map(str, lost))}", permanent=True)
-        return health_by(self._check.run, _CHECK_TIMEOUT)
+            return Health(ok=False, detail=f"off the PCI bus: {_list(lost)}", permanent=True)
+        health = health_by(self._check.run, _CHECK_TIMEOUT)
+        if health.ok and not health.detail and (lost := self._lost(self._other_chips)):
+            return Health(ok=True, detail=f"off the PCI bus, and not in use by this client: {_list(lost)}")
+        return health
 
     def interrupt(self) -> None:
         """Make a check that waits for a core return soon; callable from any thread, and at any time."""
@@ -141,7 +145,8 @@ class TpuBackend:
             did = "computed something wrong" if result.wrong else f"computed nothing within {_START_TIMEOUT:g} s"
             names = _list(result.wrong or result.waiting)
             raise errors.hardware(f"{did} in the first computation, which has a known result", (), names)
-        self._chips, self._is_up = findings.chips, True
+        self._note_chips(findings, all_in_use=len(members) == len(found))
+        self._is_up = True
         kinds = [str(device.device_kind) for device in found]
         return tuple(LocalDevice(kinds[core.members[0]], core.core_id, core.location) for core in chosen)
 
@@ -164,9 +169,16 @@ class TpuBackend:
             )
         return chosen
 
+    def _note_chips(self, findings: TpuFindings, *, all_in_use: bool) -> None:
+        """Note which chips are to be judged: a host may have those of other processes, and jobs, as well."""
+        own = findings.chips_of_process(visible_chips(self._config.environment))
+        # Where only some of the cores are used, nothing says on which chips they are; the computation judges them.
+        self._chips = own if all_in_use else ()
+        self._other_chips = tuple(chip for chip in findings.chips if chip not in self._chips)
+
     def _lost(self, chips: Sequence[TpuChip]) -> list[TpuChip]:
         return [chip for chip in chips if is_off_the_bus(chip, self._root)]
 
 
-def _list(names: Sequence[str]) -> str:
-    return ", ".join(names)
+def _list(names: Sequence[object]) -> str:
+    return ", ".join(map(str, names))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 __all__ = ["PCI_DEVICES", "VENDOR", "TpuChip", "TpuFindings"]
@@ -58,6 +59,19 @@ class TpuFindings:
     def chips_without_node(self) -> tuple[TpuChip, ...]:
         """The chips whose device file is known, and not there."""
         return tuple(chip for chip in self.chips if chip.node and chip.node not in self.nodes)
+
+    def chips_of_process(self, visible: Collection[int] | None) -> tuple[TpuChip, ...]:
+        """Return the chips that this process can use: a container sees the buses of the whole host.
+
+        Args:
+            visible: the indices that the environment allows; `None` for all.
+        """
+        return tuple(
+            chip
+            for chip in self.chips
+            if (not chip.node or (chip.node in self.nodes and chip.node not in self.denied))
+            and (visible is None or chip.index in visible)
+        )
 
     def __str__(self) -> str:
         kinds = sorted({chip.kind for chip in self.chips})

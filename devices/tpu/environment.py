@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ...errors import ConfigurationError
 from .slices import Extents3, TpuSlice
 
-__all__ = ["TpuEnvironment", "told"]
+__all__ = ["TpuEnvironment", "told", "visible_chips"]
 
 _VARIABLES = (
     "TPU_ACCELERATOR_TYPE",
@@ -68,7 +68,7 @@ class TpuEnvironment:
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> TpuEnvironment:
         """Read the variables."""
-        visible = environment.get("TPU_VISIBLE_CHIPS") or environment.get("TPU_VISIBLE_DEVICES") or ""
+        visible = visible_chips(environment)
         return cls(
             accelerator_type=_type(environment.get("TPU_ACCELERATOR_TYPE", "")),
             worker_id=_number(environment.get("TPU_WORKER_ID") or environment.get("CLOUD_TPU_TASK_ID") or ""),
@@ -76,7 +76,7 @@ class TpuEnvironment:
                 environment.get("TPU_CHIPS_PER_PROCESS_BOUNDS") or environment.get("TPU_CHIPS_PER_HOST_BOUNDS") or ""
             ),
             hosts=_bounds(environment.get("TPU_PROCESS_BOUNDS") or environment.get("TPU_HOST_BOUNDS") or ""),
-            visible_chips=len(set(visible.split(","))) if re.fullmatch(r"\d+(,\d+)*", visible, re.ASCII) else None,
+            visible_chips=len(visible) if visible is not None else None,
             num_slices=_number(environment.get("MEGASCALE_NUM_SLICES", "")) or 1,
             slice_id=_number(environment.get("MEGASCALE_SLICE_ID", "")) or 0,
         )
@@ -109,6 +109,14 @@ class TpuEnvironment:
         host = "" if self.worker_id is None else f"host {self.worker_id} of {found.num_hosts} of "
         number = f", slice {self.slice_id} of {self.num_slices}" if self.num_slices > 1 else ""
         return f"{host}{found.name.partition('|')[0]}{number}"
+
+
+def visible_chips(environment: Mapping[str, str]) -> frozenset[int] | None:
+    """Return which of the host's chips the process may use, by index; `None` where that is not said."""
+    text = environment.get("TPU_VISIBLE_CHIPS") or environment.get("TPU_VISIBLE_DEVICES") or ""
+    if not re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", text, re.ASCII):
+        return None
+    return frozenset(map(int, text.split(",")))
 
 
 def told(environment: Mapping[str, str]) -> str:

@@ -1,8 +1,9 @@
-"""The cheapest way to nest the grids of a mesh's dimensions within the machine, for one split of its axes. Pure."""
+"""The ways to nest the grids of a mesh's dimensions within the machine, for one split of its axes. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import math
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -13,10 +14,14 @@ from .axes import WRAPPABLE, Extents
 from .splits import Split
 from .tours import Grid, closed_tours
 
-__all__ = ["Nesting", "nest"]
+__all__ = ["Nesting", "nestings"]
 
 Wrapped = tuple[bool, bool, bool]
 Steps = tuple[int, int, int]
+Choice = tuple[int, Steps]
+
+_CHOICES_MAX = 64
+"""How many choices of tours are all tried; of more, those on the way to a good one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +41,8 @@ class Nesting:
     tours: tuple[int, ...]
 
 
-def nest(split: Split, extents: Extents, wrap: Collection[str], rates: tuple[float, ...]) -> Nesting:
-    """Return the cheapest nesting of a split.
+def nestings(split: Split, extents: Extents, wrap: Collection[str], rates: tuple[float, ...]) -> Iterator[Nesting]:
+    """Yield the nestings of a split that may be the cheapest.
 
     Args:
         split: the extents of each dimension's grid.
@@ -45,14 +50,32 @@ def nest(split: Split, extents: Extents, wrap: Collection[str], rates: tuple[flo
         wrap: its axes that wrap around.
         rates: what one hop costs in each dimension: its weight times the number of its rings.
     """
-    return min(
-        (
-            _nested(split, rates, outermost, choice)
-            for outermost in _outermost(split, wrap)
-            for choice in product(*(_steps(grid[:3], _wrapped(dim, outermost)) for dim, grid in enumerate(split)))
-        ),
-        key=lambda nesting: nesting.hops,
-    )
+    for outermost in _outermost(split, wrap):
+        options = [_steps(grid[:3], _wrapped(dim, outermost)) for dim, grid in enumerate(split)]
+        if math.prod(map(len, options)) <= _CHOICES_MAX:
+            for choice in product(*options):
+                yield _nested(split, rates, outermost, choice)
+        else:
+            yield from _descended(split, rates, outermost, options)
+
+
+def _descended(
+    split: Split, rates: tuple[float, ...], outermost: tuple[int | None, ...], options: Sequence[Sequence[Choice]]
+) -> Iterator[Nesting]:
+    """Yield ever cheaper nestings: one dimension after another takes another tour, as long as that helps."""
+    chosen = [min(each, key=lambda option: sum(option[1])) for each in options]
+    best = _nested(split, rates, outermost, tuple(chosen))
+    yield best
+    is_better = True
+    while is_better:
+        is_better = False
+        for dim, each in enumerate(options):
+            for option in each:
+                tried = (*chosen[:dim], option, *chosen[dim + 1 :])
+                yield (nesting := _nested(split, rates, outermost, tried))
+                if nesting.hops < best.hops:
+                    best, is_better = nesting, True
+                    chosen[dim] = option
 
 
 def _outermost(split: Split, wrap: Collection[str]) -> Iterator[tuple[int | None, ...]]:
@@ -70,7 +93,7 @@ def _wrapped(dim: int, outermost: tuple[int | None, ...]) -> Wrapped:
 
 
 @lru_cache(maxsize=4096)
-def _steps(grid: Grid, wrapped: Wrapped) -> tuple[tuple[int, Steps], ...]:
+def _steps(grid: Grid, wrapped: Wrapped) -> tuple[Choice, ...]:
     """Return the tours of a grid that none other is better than: their number, and their steps along each axis."""
     found: dict[Steps, int] = {}
     for number, tour in enumerate(closed_tours(grid)):
@@ -89,7 +112,7 @@ def _nested(
     split: Split,
     rates: tuple[float, ...],
     outermost: tuple[int | None, ...],
-    choice: tuple[tuple[int, Steps], ...],
+    choice: tuple[Choice, ...],
 ) -> Nesting:
     total = 0.0
     strides = [[1, 1, 1] for _ in split]

@@ -18,7 +18,7 @@ from ...errors import ConfigurationError
 from .axes import WRAPPABLE, Extents, Int64Array
 from .hops import ring_steps
 from .layout import RingOptions, lay_out
-from .nesting import Nesting, nest
+from .nesting import Nesting, nestings
 from .splits import least_hops, splits
 from .tours import closed_tours
 
@@ -26,6 +26,9 @@ __all__ = ["search"]
 
 _SPLITS_MAX = 20_000
 """How many splits are looked at; only meshes of many dimensions have more."""
+
+_NESTINGS_MAX = 80_000
+"""How many nestings of them: those of the most promising splits, for a second or two."""
 
 
 def search(extents: Extents, wrap: Collection[str], shape: tuple[int, ...], weights: tuple[float, ...]) -> Int64Array:
@@ -81,11 +84,16 @@ def _best_nesting(extents: Extents, wrap: Collection[str], shape: tuple[int, ...
         (sum(rate * least_hops(grid, extents, wrap) for rate, grid in zip(rates, split, strict=True)), split)
         for split in islice(splits(extents, shape), _SPLITS_MAX)
     )
-    best = nest(bounded[0][1], extents, wrap, rates)
-    for bound, split in bounded[1:]:
-        if bound >= best.hops:
+    best: Nesting | None = None
+    left = _NESTINGS_MAX
+    for bound, split in bounded:
+        if best is not None and (bound >= best.hops or not left):
             break
-        best = min(best, nest(split, extents, wrap, rates), key=lambda nesting: nesting.hops)
+        for nesting in islice(nestings(split, extents, wrap, rates), left):
+            left -= 1
+            if best is None or nesting.hops < best.hops:
+                best = nesting
+    assert best is not None, "the number of devices is the product of the extents, so that there is a split"
     return best
 
 

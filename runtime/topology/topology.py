@@ -87,7 +87,8 @@ class Topology(Placement):
         """Return the mesh whose rings have the fewest hops, of all that were searched.
 
         Searched are the ways to give the factors of the machine's axes to the mesh's dimensions, with closed tours in
-        each; and what `mesh` makes by default, than which the result is never worse.
+        each; and what `mesh` makes by default, than which the result is never worse. Of very many ways, as for a mesh
+        of ten dimensions, the most promising are looked at; that may take some seconds, and blocks.
 
         Args:
             shape: the size of each dimension; their product is the number of devices.

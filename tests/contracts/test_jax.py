@@ -115,6 +115,24 @@ def test_a_device_that_computes_something_wrong_is_named() -> None:
     assert "likely a hardware failure" in out
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_settings_of_the_users_program_are_its_own(when: str) -> None:
+    """Before, they made the devices unhealthy, or the start fail."""
+    code = """
+        import jax
+
+        def configure():
+            jax.config.update("jax_transfer_guard", "disallow_explicit")
+            jax.config.update("jax_default_matmul_precision", "BF16_BF16_BF16")
+
+        configure() if {before} else None
+        backend, devices = start()
+        configure()
+        print(backend.check_health(), jax.config.jax_transfer_guard)
+    """
+    assert run_jax(code.format(before=when == "before"), XLA_FLAGS=EIGHT) == f"{Health(ok=True)} disallow_explicit\n"
+
+
 def test_a_busy_device_is_waited_for_by_the_next_check() -> None:
     code = """
         import bringup.devices.jax.check as check

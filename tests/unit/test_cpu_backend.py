@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -139,7 +140,33 @@ def test_health_follows_the_cpus(usable: set[int], tmp_path: Path) -> None:
     online.write_text("0-4,6-7")
     assert backend.check_health() == Health(ok=False, detail="CPUs went offline since start: 5")
     usable.clear()
-    assert backend.check_health() == Health(ok=False, detail="none of the CPUs that start found (0-2,5) is usable now")
+    online.write_text("0-7")
+    assert backend.check_health() == Health(ok=False, detail="no CPU is usable by this process now")
+
+
+def test_a_cpuset_that_moves_is_no_failure(usable: set[int], tmp_path: Path) -> None:
+    """Before, CPUs that were all other ones made the device unhealthy."""
+    backend = CpuBackend(BackendConfig(), root=write(tmp_path, {"sys/devices/system/cpu/online": "0-7"}))
+    backend.start()
+    usable.clear()
+    usable.update({3, 4})
+    word = "CPUs taken from this process since start: 0-2,5; CPUs given to it: 3-4"
+    assert backend.check_health() == Health(ok=True, detail=word)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the platform has no affinity masks")
+def test_a_thread_that_is_bound_says_nothing_of_the_process(tmp_path: Path) -> None:
+    """Before, the CPUs of the calling thread were taken for those of the process."""
+    everything = os.sched_getaffinity(0)
+    if len(everything) < 2:
+        pytest.skip("there is one CPU")
+
+    def count() -> int:
+        os.sched_setaffinity(0, {min(everything)})
+        return len(CpuBackend(BackendConfig(), root=tmp_path).start())
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(count).result() == len(everything)
 
 
 def test_health_does_not_guess_where_the_kernel_does_not_say(usable: set[int], tmp_path: Path) -> None:

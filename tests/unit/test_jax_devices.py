@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from bringup.devices.base import BackendConfig, CoreLocation, Health, LocalDevice
 from bringup.devices.jax.backend import JaxBackend
-from bringup.devices.jax.check import CheckResult, health_by
+from bringup.devices.jax.check import CheckResult, given_parts, health_by
 from bringup.devices.jax.devices import describe_devices, local_devices_of, refuse_megacore
 from bringup.devices.waiting import wait_until
 from bringup.errors import ConfigurationError, DeviceNotFoundError
@@ -136,3 +137,20 @@ def test_fewer_cpu_devices_than_accelerators_are_refused(monkeypatch: pytest.Mon
     fake_jax(monkeypatch, [Tpu(index, [index, 0, 0]) for index in range(4)])
     with pytest.raises(ConfigurationError, match=r"num_logical_cpu_devices=3 on client 0 is less .* give at least 4"):
         JaxBackend(BackendConfig(num_logical_cpu_devices=3)).start()
+
+
+def test_no_device_is_a_device_that_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, it was an IndexError, which `allow_empty` does not take."""
+    fake_jax(monkeypatch, [])
+    with pytest.raises(DeviceNotFoundError, match="client 2: jax has no device in this process"):
+        JaxBackend(BackendConfig(client_id=2, num_clients=3)).start()
+
+
+def test_each_device_computes_something_of_its_own() -> None:
+    """Before, every fifth had the same part."""
+    parts = given_parts(3000)
+    for values in (parts, parts @ parts):
+        assert len(np.unique(values.reshape(len(values), -1), axis=0)) == len(values)
+    # Exact in whatever precision a platform multiplies matrices in.
+    assert parts.max() < 2**4
+    assert (parts @ parts).max() < 2**11

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -338,6 +339,31 @@ def test_a_chip_off_the_bus_is_ill_for_good(tmp_path: Path) -> None:
     assert health == Health(
         ok=False, detail="off the PCI bus: chip 1 (TPU v5 lite, PCI 0000:00:05.0, /dev/vfio/1)", permanent=True
     )
+
+
+@pytest.mark.parametrize("why", ["variable", "no node", "no permission", "some cores"])
+def test_a_chip_of_another_process_is_no_concern_of_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    """Before, a chip that another job lost ended this one as well."""
+    root = host_of_files(tmp_path)
+    settings: dict[str, Any] = {}
+    if why == "variable":
+        settings["environment"] = {"TPU_VISIBLE_CHIPS": "0,2"}
+    elif why == "no node":
+        (root / "dev/vfio/1").unlink()
+    elif why == "no permission":
+        allowed = os.access
+        monkeypatch.setattr(os, "access", lambda path, mode: path.name != "1" and allowed(path, mode))
+    else:
+        settings["local_device_ids"] = (0, 2)
+    backend = make(root, lambda: Jax("v5e:2x2", 0), **settings)
+    backend.start()
+    assert backend.check_health() == Health(ok=True)
+    (root / "sys/bus/pci/devices/0000:00:05.0/vendor").unlink()
+    lost = "chip 1 (TPU v5 lite, PCI 0000:00:05.0, /dev/vfio/1)"
+    word = f"off the PCI bus, and not in use by this client: {lost}"
+    assert backend.check_health() == Health(ok=True, detail=word)
 
 
 def test_it_is_healthy_between_start_and_stop(tmp_path: Path) -> None:
