@@ -19,13 +19,14 @@ from ..transport.forks import SOCKETS
 from ..transport.ports import Network
 from .active import Slot, forked_from
 from .configuration.plan import Plan
-from .descriptors import check_descriptors
+from .descriptors import check_descriptors_of_client
 from .drivers.coordinator import CoordinatorDriver
 from .drivers.peer import CoordinationPeer
 from .drivers.service_server import ServiceServer
 from .failure_notice import FailureNotice
 from .fresh import fresh
 from .latch import Latch
+from .launched import Reporter
 from .machine_configs import coordinator_config, peer_config
 from .machines import events as ev
 from .machines.coordinator import CoordinatorMachine
@@ -46,9 +47,6 @@ T = TypeVar("T")
 
 _GOODBYE_TIMEOUT = 3.0
 _OPENING_SHARE = 0.9
-# Measured: an event loop, gRPC, a listener, a connection and two links; on client 0 a connection and services for each.
-_DESCRIPTORS = 28
-_DESCRIPTORS_PER_CLIENT = 2
 
 
 class Client:
@@ -99,7 +97,8 @@ class Client:
         """
         ACTIVE.claim(self)
         try:
-            check_descriptors(self._descriptors_needed, f"client {self.job.client_id}")
+            check_descriptors_of_client(self.job.client_id, self.job.num_clients)
+            Reporter(self.plan.launch, self.job.client_id, self.job.jobs or (), self.failed).start(self.settled)
             if not (self.job.is_loopback or self.job.is_alone):
                 _log.warning(
                     "the peers of this job talk without authentication or encryption (insecure=True): "
@@ -121,11 +120,6 @@ class Client:
     def _unhook(self) -> None:
         atexit.unregister(self._at_exit)
         self._termination.remove()
-
-    @property
-    def _descriptors_needed(self) -> int:
-        clients_served = self.job.num_clients if self.job.client_id == 0 else 0
-        return _DESCRIPTORS + _DESCRIPTORS_PER_CLIENT * clients_served
 
     @property
     def phase(self) -> str:

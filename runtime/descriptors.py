@@ -8,7 +8,21 @@ import resource
 
 from ..errors import BringupError
 
-__all__ = ["check_descriptors"]
+__all__ = ["check_descriptors", "check_descriptors_of_client"]
+
+# Measured: an event loop, gRPC, a listener, a connection and two links; on client 0 a connection and services for each.
+_DESCRIPTORS = 28
+_DESCRIPTORS_PER_CLIENT = 2
+
+
+def check_descriptors_of_client(client_id: int, num_clients: int) -> None:
+    """Check that a client can open the files that it needs; client 0 serves all.
+
+    Raises:
+        BringupError: it cannot.
+    """
+    clients_served = num_clients if client_id == 0 else 0
+    check_descriptors(_DESCRIPTORS + _DESCRIPTORS_PER_CLIENT * clients_served, f"client {client_id}")
 
 
 def check_descriptors(count: int, who: str) -> None:

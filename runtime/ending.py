@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ..errors import NotInitializedError, PeerFailedError
 from .client import Client
+from .launched import report_left
 
 __all__ = ["add_failure_note", "conclude"]
 
@@ -18,6 +19,7 @@ def conclude(client: Client, *, raise_on_failure: bool) -> None:
     """
     if client.is_forked:
         return
+    report_left()
     client.failure_notice.log("leaves a job that has failed")
     if raise_on_failure and not isinstance(client.failed.value, NotInitializedError | None):
         raise client.end()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 __all__ = ["Latch", "first_set"]
@@ -19,6 +20,15 @@ class Latch(Generic[T]):
         self._event = threading.Event()
         self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
         self._value: T | None = None
+        self._value_is_taken = False
+        self._callbacks: list[Callable[[T], object]] = []
+
+    def on_set(self, callback: Callable[[T], object]) -> None:
+        """Have `callback` called with the value by whoever sets it, before anybody else hears of it.
+
+        Called before the latch is shared.
+        """
+        self._callbacks.append(callback)
 
     @property
     def is_set(self) -> bool:
@@ -33,11 +43,17 @@ class Latch(Generic[T]):
     def set(self, value: T) -> bool:
         """Set the value; returns whether this call did."""
         with self._lock:
-            if self._event.is_set():
+            if self._value_is_taken:
                 return False
-            self._value = value
-            self._event.set()
-            waiters, self._waiters = self._waiters, []
+            self._value_is_taken = True
+        try:
+            for callback in self._callbacks:
+                callback(value)
+        finally:
+            with self._lock:
+                self._value = value
+                self._event.set()
+                waiters, self._waiters = self._waiters, []
         for loop, waiter in waiters:
             try:
                 loop.call_soon_threadsafe(_release, waiter)

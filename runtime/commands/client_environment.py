@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from ...devices.gpu.visible import COMMON_VISIBLE_VARIABLE, VISIBLE_VARIABLE
 from ...transport.listening import free_ports
 from ..configuration.local_clients import LOCAL_CLIENT_ID, NUM_LOCAL_CLIENTS
+from ..process_report import LAUNCHER
 
 __all__ = ["IDENTITY", "client_environment", "free_addresses"]
 
@@ -30,9 +31,17 @@ def free_addresses(count: int) -> tuple[str, ...]:
     return tuple(f"127.0.0.1:{port}" for port in free_ports(count))
 
 
-def client_environment(environ: Mapping[str, str], addresses: Sequence[str], client_id: int) -> dict[str, str]:
-    """Return the environment of one client: who it is, and no variable that says otherwise."""
-    kept = {name: value for name, value in environ.items() if name not in (*IDENTITY, COMMON_VISIBLE_VARIABLE)}
+def client_environment(
+    environ: Mapping[str, str], addresses: Sequence[str], client_id: int, *, launcher: str = ""
+) -> dict[str, str]:
+    """Return the environment of one client: who it is, and no variable that says otherwise.
+
+    `launcher` is where it is to tell its launcher how it fares, or empty; see `process_report`.
+    """
+    others = (*IDENTITY, COMMON_VISIBLE_VARIABLE, LAUNCHER)
+    kept = {name: value for name, value in environ.items() if name not in others}
+    if launcher:
+        kept[LAUNCHER] = launcher
     if VISIBLE_VARIABLE in kept:
         # A client that finds another value there has been given devices of its own meanwhile, as by a script.
         kept[COMMON_VISIBLE_VARIABLE] = kept[VISIBLE_VARIABLE]

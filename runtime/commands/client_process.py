@@ -25,13 +25,17 @@ _SCRIPT = (sys.executable, "-I", "-S", launch_guard.__file__)
 
 
 class Guard:
-    """The process that ends the clients where their launcher is killed and cannot; see `launch_guard`."""
+    """The process that ends the clients where their launcher is killed and cannot; see `launch_guard`.
 
-    def __init__(self) -> None:
+    Args:
+        folder: to be removed then, with the files in it.
+    """
+
+    def __init__(self, folder: str | None = None) -> None:
         reading, self.pipe = os.pipe()
         with open(reading, "rb") as stdin:
             self._process = subprocess.Popen(
-                [*_SCRIPT, "watch"],
+                [*_SCRIPT, "watch", *([] if folder is None else [folder])],
                 stdin=stdin,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -1,7 +1,8 @@
 """No client outlives its launcher, however that ends. Run as a script, without the rest of bringup, to be quick.
 
-`watch`: reads process groups from its standard input, `+PGID` for one more and `-PGID` for one less, and kills those
-that are left when the input ends. A launcher that is killed can do nothing more, but its pipe ends with it.
+`watch [FOLDER]`: reads process groups from its standard input, `+PGID` for one more and `-PGID` for one less. When the
+input ends, it kills those that are left, and removes FOLDER and the files in it. A launcher that is killed can do
+nothing more, but its pipe ends with it.
 
 `join FD COMMAND...`: announces this process, which leads its group, on pipe FD and becomes COMMAND. It is the client
 that announces itself: its launcher may be killed between starting it and writing down that it did.
@@ -17,8 +18,8 @@ _CANNOT_EXECUTE = 126
 _NOT_FOUND = 127
 
 
-def watch() -> None:
-    """Kill the announced groups that are left when standard input ends."""
+def watch(folder: str | None = None) -> None:
+    """Kill the announced groups that are left when standard input ends, and remove `folder`."""
     groups: set[int] = set()
     for line in sys.stdin.buffer:
         (groups.add if line.startswith(b"+") else groups.discard)(int(line[1:]))
@@ -27,6 +28,13 @@ def watch() -> None:
             os.killpg(group, signal.SIGKILL)
         except OSError:
             pass  # it is gone
+    if folder is not None:
+        try:
+            for name in os.listdir(folder):
+                os.unlink(os.path.join(folder, name))
+            os.rmdir(folder)
+        except OSError:
+            pass  # its launcher has removed it
 
 
 def join(pipe: int, command: list[str]) -> None:
@@ -46,6 +54,6 @@ def join(pipe: int, command: list[str]) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "watch":
-        watch()
+        watch(*sys.argv[2:])
     else:
         join(int(sys.argv[2]), sys.argv[3:])

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import click
 
-from .launcher import GRACE, Launcher
+from .launcher import GRACE_AFTER_FAILURE, GRACE_BEYOND_SHUTDOWN, Launcher
 from .outcome import Outcome
 from .prefixed_output import PrefixedOutput
 
@@ -33,21 +33,21 @@ _NOT_FOUND = 127
 @click.option(
     "--grace",
     type=click.FloatRange(min=0),
-    default=GRACE,
-    show_default=True,
+    default=None,
     metavar="SECONDS",
-    help="Between the signal that asks a client to end and the one that kills it.",
+    help="Between the signal that asks a client to end and the one that kills it; "
+    f"{GRACE_BEYOND_SHUTDOWN:g} more than shutdown_timeout, and {GRACE_AFTER_FAILURE:g} where a client has failed.",
 )
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True, metavar="-- COMMAND...")
-def run(num_clients: int, grace: float, command: tuple[str, ...]) -> None:
+def run(num_clients: int, grace: float | None, command: tuple[str, ...]) -> None:
     """Start N clients of COMMAND on this machine.
 
     Each finds in its environment who it is: BRINGUP_JOBS (a free loopback port for each client), BRINGUP_CLIENT_ID and
     BRINGUP_NUM_CLIENTS. BRINGUP_LOCAL_CLIENT_ID and BRINGUP_NUM_LOCAL_CLIENTS, the same numbers here, divide the GPUs
     of this machine equally among the clients. Each line of a client's output gets its id in front. Where a client
-    fails, the others are ended: the exit status is that of the client that failed first, 128 and the signal where a
-    signal ended it. SIGINT, SIGTERM and SIGHUP are passed on to all clients. What a client started and left behind is
-    ended too.
+    fails, the others are ended, and the root cause is named: the exit status is that of the client that failed first,
+    128 and the signal where a signal ended it. SIGINT, SIGTERM and SIGHUP are passed on to all clients. What a client
+    started and left behind is ended too.
     """
     if shutil.which(command[0]) is None:
         click.echo(
@@ -57,7 +57,7 @@ def run(num_clients: int, grace: float, command: tuple[str, ...]) -> None:
     sys.exit(asyncio.run(_run(command, num_clients, grace)).exit_status)
 
 
-async def _run(command: Sequence[str], num_clients: int, grace: float) -> Outcome:
+async def _run(command: Sequence[str], num_clients: int, grace: float | None) -> Outcome:
     output = PrefixedOutput(lambda error: _end_unheard(launcher, output, error), os.environ)
     launcher = Launcher(command, num_clients, os.environ, on_output=output.write, say=output.say, grace=grace)
     try:

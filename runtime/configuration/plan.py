@@ -11,6 +11,7 @@ from ...devices.base import BackendConfig
 from ...errors import ConfigurationError, PeerFailedError
 from ...transport.addresses import Address
 from ..arguments import whole_number
+from ..process_report import Launch
 from .job import JobSpec
 from .job_list import is_bns
 from .options import Options
@@ -35,6 +36,7 @@ class Plan:
         backend: what the backend may know.
         enable_coordination_service: whether barriers and the key-value store are on.
         on_failure: `raise`, `exit`, or who to call.
+        launch: where this process tells its launchers how it fares.
     """
 
     device_type: str | None
@@ -43,6 +45,7 @@ class Plan:
     backend: BackendConfig
     enable_coordination_service: bool
     on_failure: OnFailure
+    launch: Launch
 
 
 def make_plan(
@@ -101,6 +104,7 @@ def make_plan(
         backend=backend,
         enable_coordination_service=enable_coordination_service,
         on_failure=on_failure,
+        launch=Launch.of_environment(environ),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 
 from ...devices.registry import offered_types
+from ..process_report import LAUNCHER
 from .options import Options
 
 __all__ = ["VARIABLES", "unknown_variables"]
@@ -23,6 +24,7 @@ VARIABLES = frozenset(
         "BRINGUP_LOCAL_CLIENT_ID",
         "BRINGUP_NUM_LOCAL_CLIENTS",
         "BRINGUP_HOST_CUDA_VISIBLE_DEVICES",
+        LAUNCHER,
         "BRINGUP_CPU_LOCATION",
         "BRINGUP_SIM_FAULT",
         "BRINGUP_SIM_START_SECONDS",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["format_ids", "pack_ids", "unpack_ids"]
+__all__ = ["format_ids", "name_ids", "pack_ids", "unpack_ids"]
 
 _RANGES_SHOWN_MAX = 16
 
@@ -33,3 +33,9 @@ def format_ids(ids: Iterable[int]) -> str:
     shown = [str(first) if first == last else f"{first}-{last}" for first, last in pairs[:_RANGES_SHOWN_MAX]]
     hidden = sum(last - first + 1 for first, last in pairs[_RANGES_SHOWN_MAX:])
     return ", ".join(shown) + (f" and {hidden} more" if hidden else "")
+
+
+def name_ids(ids: Iterable[int]) -> str:
+    """Return clients for a text: `client 3`, `clients 1, 4-7`."""
+    chosen = set(ids)
+    return f"client{'s' * (len(chosen) != 1)} {format_ids(chosen)}"

@@ -33,6 +33,7 @@ PURE = [
     "runtime.machines",
     *(f"runtime.machines.{path.stem}" for path in sorted((ROOT / "runtime/machines").glob("[a-z]*.py"))),
     "runtime.arguments",
+    "runtime.process_report",
     "runtime.topology",
     *(f"runtime.topology.{path.stem}" for path in sorted((ROOT / "runtime/topology").glob("[a-z]*.py"))),
     "runtime.commands.topology.drawing",
