@@ -23,6 +23,10 @@ class Machine(Protocol):
         """Do what falls due."""
         ...
 
+    def caught_up(self, now: float) -> None:
+        """Note that all that had come was handled at a time: what it has not heard of by then was not said."""
+        ...
+
     def deadline(self) -> float | None:
         """Return when to wake it."""
         ...
@@ -45,11 +49,15 @@ async def drive(
         if due is not None and due <= now:
             effects = machine.wake(now)
         else:
+            has_read_all = inbox.empty()
             try:
                 async with asyncio.timeout(None if due is None else due - now):
                     event = await inbox.get()
             except TimeoutError:
+                machine.caught_up(clock())
                 continue
+            if has_read_all:
+                machine.caught_up(clock())
             if event is None:
                 return
             effects = machine.handle(event, clock())

@@ -15,7 +15,6 @@ has lasted too long is forgiven, and counted. Orderly leaving works like a barri
 from __future__ import annotations
 
 import enum
-import itertools
 from collections.abc import Iterable
 
 from ...errors import CoordinatorLostError, PeerFailedError, TopologyError
@@ -30,7 +29,6 @@ from ...transport.messages import (
     Leave,
     Leaving,
     LinkDelayed,
-    MemberInfo,
     Overdue,
     PointSet,
     PreemptionNotice,
@@ -43,10 +41,12 @@ from ...transport.messages import (
 )
 from . import events as ev
 from .admission import CoordinatorConfig, refusal_of
+from .culprits import culprit_of
 from .departures import Departures
 from .detector import Detector
 from .ids import format_ids, pack_ids
-from .member import Member
+from .lag import Lag
+from .member import Member, link_trouble, roster
 from .news import News
 from .phases import Phase, furthest_behind
 from .preemption import PreemptionAgreement
@@ -59,7 +59,6 @@ __all__ = ["CoordinatorConfig", "CoordinatorMachine"]
 
 _OVERDUE_INTERVALS = 1.5
 _EPOCH = 1
-_HOST = 0
 
 
 class _State(enum.Enum):
@@ -85,6 +84,7 @@ class CoordinatorMachine:
         self._roster: Formed | None = None
         self._client_of: dict[int, int] = {}
         self._detector = Detector(config.heartbeat_timeout, config.heartbeat_interval)
+        self._lag = Lag()
         self._suspicions = Suspicions(_EPOCH)
         self._steps = Steps(config.stall_timeout)
         self._preemption = PreemptionAgreement(config.num_clients)
@@ -115,7 +115,7 @@ class CoordinatorMachine:
             case ev.SessionResumed(session) if session in self._client_of:
                 return self._on_session_resumed(self._client_of[session], now)
             case ev.ProbeAnswered(tag, outcome, detail) if self._state is not _State.CLOSED:
-                self._suspicions.answered(tag, outcome, detail, now)
+                self._suspicions.answered(tag, outcome, detail, now, has_slept=self._detector.slept(now) > 0)
         return []
 
     def _on_message(self, member: Member, message: ClientMessage, now: float) -> Effects:
@@ -148,19 +148,29 @@ class CoordinatorMachine:
 
     def wake(self, now: float) -> Effects:
         """Do what falls due."""
+        self._lag.woken(self.deadline(), now)
         self._detector.awake(now)
         if self._state is _State.CLOSED:
             return []
+        if not self._lag.is_reading(now) and (verdict := self._judge(now)):
+            return verdict
+        told = [*self._preemption.wake(now), *self._departures.wake(now)]
+        return [*self._probe_suspects(now), *self._say_all(told)]
+
+    def _judge(self, now: float) -> Effects:
         if self._suspicions.verdict_is_due(now):
-            return self._fail_for_the_dead()
+            return self._fail_for_the_dead(now)
         if (doubtful := self._suspicions.doubtful(now)) is not None:
             return self._fail(self._members[doubtful[0]], doubtful[1])
         if silent := self._detector.silent(now):
             return self._fail_for_silence(silent)
         if self._leave_deadline is not None and now >= self._leave_deadline:
             return self._dismiss()
-        told = [*self._preemption.wake(now), *self._departures.wake(now)]
-        return [*self._probe_suspects(now), *self._say_all(told)]
+        return []
+
+    def caught_up(self, now: float) -> None:
+        """Note that all that had come was handled at a time."""
+        self._detector.caught_up(now)
 
     def deadline(self) -> float | None:
         """Return when to wake this machine next."""
@@ -168,7 +178,7 @@ class CoordinatorMachine:
             return None
         judging = (self._detector.deadline(), self._suspicions.deadline())
         candidates = (*judging, self._leave_deadline, self._preemption.deadline(), self._departures.deadline())
-        return min((due for due in candidates if due is not None), default=None)
+        return min((self._lag.after(due) for due in candidates if due is not None), default=None)
 
     @property
     def has_told_all(self) -> bool:
@@ -303,9 +313,11 @@ class CoordinatorMachine:
         if error == CoordinatorLostError.__name__:
             self._suspicions.gave_up(member.register.client_id, f"it lost the coordinator: {cause}", now)
             return []
+        if error == RENDEZVOUS_TIMEOUT and self._state is _State.RUNNING:
+            return self._fail(member, f"{error}: its initialization_timeout had passed when the job came up")
         if error == RENDEZVOUS_TIMEOUT:
             text = f"the patience of client {member.register.client_id} ended first"
-            return self._fail(member, f"{text}{self._link_trouble()}", error=error)
+            return self._fail(member, f"{text}{link_trouble(self._members)}", error=error)
         if error in TOLD_AS_THEY_ARE:
             return self._fail(member, cause, error=error)
         return self._fail(member, f"{error}: {cause}")
@@ -325,14 +337,10 @@ class CoordinatorMachine:
         registers = ((tag, self._members[client_id].register) for tag, client_id in self._suspicions.probes(now))
         return [ev.Probe(tag, register.link_address, register.incarnation) for tag, register in registers]
 
-    def _fail_for_the_dead(self) -> Effects:
-        dead = self._suspicions.dead
-        first, *others = dead
-        if len(dead) > 1 and len(dead) == self.config.num_clients - 1:
-            # That everybody has died is less likely than that they have given this one up.
-            cause = "all other clients have gone, as they do when this one is stopped or cut off for too long"
-            return self._fail(self._members[_HOST], cause, error=CoordinatorLostError.__name__)
-        return self._fail(self._members[first], dead[first], also=others)
+    def _fail_for_the_dead(self, now: float) -> Effects:
+        found = culprit_of(self._suspicions, self._detector, self.config.num_clients, now)
+        error = CoordinatorLostError if found.is_host else PeerFailedError
+        return self._fail(self._members[found.client_id], found.cause, error=error.__name__, also=found.also)
 
     def _fail_for_silence(self, silent: list[tuple[int, float]]) -> Effects:
         client_id, age = silent[0]
@@ -366,10 +374,6 @@ class CoordinatorMachine:
             return self._packed_missing
         return pack_ids(furthest_behind({client_id: self._members[client_id].phase for client_id in everybody}))
 
-    def _link_trouble(self) -> str:
-        troubled = ((c, m.trouble) for c, m in self._members.items() if m.trouble and m.phase == Phase.RING)
-        return "".join(f"; client {client_id}: {trouble}" for client_id, trouble in itertools.islice(troubled, 3))
-
     def _say_all(self, messages: Iterable[StepAsked | PointSet | Leaving]) -> Effects:
         return [self._to_all(message) for message in messages]
 
@@ -378,13 +382,8 @@ class CoordinatorMachine:
 
     def _formed(self) -> Formed:
         """Return one object for all, however often: it is large."""
-        if self._roster is not None:
-            return self._roster
-        registers = (self._members[client_id].register for client_id in range(self.config.num_clients))
-        roster = tuple(
-            MemberInfo(r.client_id, r.address, r.hostname, r.pid, r.incarnation, r.link_address) for r in registers
-        )
-        self._roster = Formed(self.config.job_id, _EPOCH, roster, self.config.has_services)
+        if self._roster is None:
+            self._roster = Formed(self.config.job_id, _EPOCH, roster(self._members), self.config.has_services)
         return self._roster
 
     def _note(self, member: Member, phase: str, healthy: bool, health: str) -> None:

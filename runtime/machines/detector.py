@@ -6,13 +6,16 @@ from collections import OrderedDict
 
 __all__ = ["Detector"]
 
+_UNREAD_PAUSE = 0.05
+
 
 class Detector:
     """Keeps when each client was last heard, and says who has been silent for too long.
 
     The judge takes its own sleep into account: when it was not run for longer than it asked for (a stopped process, a
     suspended machine, a starved loop), the heartbeats of that time may be waiting unread, so it blames nobody until it
-    has listened again for a full timeout.
+    has listened again for a full timeout. Nor does it take for silence what is only unread: it judges as of the time at
+    which it had read all that had come.
     """
 
     def __init__(self, timeout: float, interval: float) -> None:
@@ -22,12 +25,37 @@ class Detector:
         self._last_heard: OrderedDict[int, float] = OrderedDict()
         self._last_awake: float | None = None
         self._listening_since: float | None = None
+        self._slept = 0.0
+        self._caught_up_at: float | None = None
 
     def awake(self, now: float) -> None:
         """Note that the judge runs; to be called at every event, and at least once an interval."""
-        if self._last_awake is None or now - self._last_awake > 2 * self._interval:
+        if self._last_awake is None:
+            self._listening_since = now
+        elif (pause := now - self._last_awake) > 2 * self._interval:
+            self._slept = pause + self.slept(now)
             self._listening_since = now
         self._last_awake = now
+
+    def caught_up(self, now: float) -> None:
+        """Note that nothing was unread at a time. Who never says so is taken to have read all at any time."""
+        self._caught_up_at = now
+
+    def slept(self, now: float) -> float:
+        """Return for how many seconds the judge did not run, where it woke up less than the timeout ago; or else 0."""
+        is_lately = self._listening_since is not None and now - self._listening_since < self.timeout
+        return self._slept if is_lately else 0.0
+
+    def may_have_given_up(self, client_id: int, now: float) -> bool:
+        """Return whether a client that is gone may have gone because it did not hear the judge for a timeout.
+
+        It is not said of one that was heard well after the judge woke up, or else lately.
+        """
+        patience = self.timeout - self._interval
+        heard_at = self._last_heard.get(client_id, now)
+        woke_at = now if self._listening_since is None else self._listening_since
+        has_slept = self.slept(now) >= patience and heard_at <= woke_at + self._interval
+        return has_slept or now - heard_at >= patience
 
     def heard(self, client_id: int, now: float) -> None:
         """Note a sign of life."""
@@ -57,6 +85,7 @@ class Detector:
         The first is judged by when its next heartbeat was due, as it may have fallen silent just before. With it go all
         that have not been heard for the timeout: they may have fallen silent at the same moment.
         """
+        now = now if self._caught_up_at is None else min(now, self._caught_up_at)
         if self._listening_since is None or now - self._listening_since < self.timeout:
             return []
         late = [(client_id, age) for client_id, age in self.overdue(now, 0.0) if age >= self.timeout]
@@ -69,4 +98,6 @@ class Detector:
         if not self._last_heard or self._last_awake is None or self._listening_since is None:
             return None
         due = max(next(iter(self._last_heard.values())) + self._interval, self._listening_since) + self.timeout
+        if due <= self._last_awake and self._caught_up_at is not None:
+            due = self._last_awake + _UNREAD_PAUSE
         return min(due, self._last_awake + self._interval)

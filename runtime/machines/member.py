@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...transport.messages import MemberUpdate, Register
+from ...transport.messages import MemberInfo, MemberUpdate, Register
 from .phases import Phase
 
-__all__ = ["Member"]
+__all__ = ["Member", "link_trouble", "roster"]
+
+_TROUBLES_MAX = 3
 
 
 @dataclass(slots=True)
@@ -48,3 +52,17 @@ class Member:
         if self._update is None:
             self._update = MemberUpdate(self.register.client_id, self.phase, self.healthy, self.health, self.reconnects)
         return self._update
+
+
+def roster(members: Mapping[int, Member]) -> tuple[MemberInfo, ...]:
+    """Return what all are told of all, by client id."""
+    registers = (members[client_id].register for client_id in range(len(members)))
+    return tuple(
+        MemberInfo(r.client_id, r.address, r.hostname, r.pid, r.incarnation, r.link_address) for r in registers
+    )
+
+
+def link_trouble(members: Mapping[int, Member]) -> str:
+    """Return which ring links some still try to open, for the end of a text; empty where there are none."""
+    troubled = ((c, m.trouble) for c, m in members.items() if m.trouble and m.phase == Phase.RING)
+    return "".join(f"; client {c}: {trouble}" for c, trouble in itertools.islice(troubled, _TROUBLES_MAX))

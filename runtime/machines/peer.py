@@ -48,6 +48,7 @@ from .ids import pack_ids, unpack_ids
 from .job_lists import named
 from .kinds import runs_of
 from .knowledge import COORDINATOR, Knowledge, PeerConfig
+from .lag import Lag
 from .own_program import OwnProgram
 from .peer_states import BEFORE_UP, REGISTERED, RING_NEEDED, PeerState, phase_of
 from .phases import Phase, Progress, Timeline
@@ -80,6 +81,7 @@ class PeerMachine:
         self._sequence = 0
         self._awaited: dict[type, ev.Tag] = {}
         self._detector = Detector(config.heartbeat_timeout, config.heartbeat_interval)
+        self._lag = Lag()
         self._initialization_deadline = now + config.initialization_timeout
         self._knowledge = Knowledge(config, now)
         self._devices: tuple[LocalDevice, ...] | None = None
@@ -197,7 +199,16 @@ class PeerMachine:
         """Do what falls due."""
         if self._state is PeerState.CLOSED:
             return []
+        self._lag.woken(self.deadline(), now)
         self._detector.awake(now)
+        if not self._lag.is_reading(now) and (end := self._judge(now)):
+            return end
+        if (due := self._redial_due()) is not None and now >= due:
+            return [ev.Reconnect(self._tag(ev.Reconnect))]
+        due = self._heartbeat_due()
+        return self._heartbeat(now) if due is not None and now >= due else []
+
+    def _judge(self, now: float) -> Effects:
         if self._state in BEFORE_UP and now >= self._initialization_deadline:
             return self._fail(self._knowledge.timed_out(self.phase))
         if silent := self._detector.silent(now):
@@ -210,10 +221,11 @@ class PeerMachine:
             return self._fail(self._knowledge.link_broken(self.phase, *self._suspected[1:]))
         if self._leave_deadline is not None and now >= self._leave_deadline:
             return self._close(self._knowledge.coordinator_lost(self.phase, "it did not answer the wish to shut down"))
-        if (due := self._redial_due()) is not None and now >= due:
-            return [ev.Reconnect(self._tag(ev.Reconnect))]
-        due = self._heartbeat_due()
-        return self._heartbeat(now) if due is not None and now >= due else []
+        return []
+
+    def caught_up(self, now: float) -> None:
+        """Note that all that had come was handled at a time."""
+        self._detector.caught_up(now)
 
     def deadline(self) -> float | None:
         """Return when to wake this machine next."""
@@ -223,7 +235,7 @@ class PeerMachine:
         if self._state in BEFORE_UP:
             candidates.append(self._initialization_deadline)
         candidates += [waiting[0] for waiting in (self._suspected, self._held) if waiting is not None]
-        return min((due for due in candidates if due is not None), default=None)
+        return min((self._lag.after(due) for due in candidates if due is not None), default=None)
 
     # What it shows.
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["error_is_true", "verdict_is_true"]
 
 _NEVER_EARLY = 1e-9
+_LATE = 0.001
 _REDIALS = 2.0
 """Seconds that a job may lose while connections break again and again."""
 
@@ -37,13 +38,17 @@ def verdict_is_true(world: World, job: Job, verdict: Verdict) -> None:
         case "RendezvousTimeoutError", _:
             patience = world.clock.now - blamed.began - blamed.config.initialization_timeout
             assert patience >= -_NEVER_EARLY, f"{text}, whose patience has not ended"
+            assert all(member.up is None for member in job.members.values()), f"{text}; but the job is up"
         case "TopologyError", _:
             assert world.garblers or world.has_disputed_cores, text
         case "CoordinatorLostError", _:
-            others = [member for member in job.members.values() if member is not job.host]
-            assert all(other.is_over for other in others), f"{text}; but others live"
+            _host_is_to_blame(world, job, text)
         case _, cause if cause.startswith("process died"):
             also = [job.members[client_id] for client_id in unpack_ids(verdict.also)]
+            gave_up = blamed.failed is not None and isinstance(blamed.failed[1], CoordinatorLostError)
+            assert not gave_up or _may_be_given_up(world, job, blamed), (
+                f"{text}; but it gave up a coordinator that slept"
+            )
             for member in (blamed, *also):
                 _is_dead_or_silent(world, job, member, text, must_be_dead=member is blamed)
                 is_held = member is not blamed or "its ring link" in cause or not member.is_let_go
@@ -73,10 +78,24 @@ def verdict_is_true(world: World, job: Job, verdict: Verdict) -> None:
             assert not has_given_up or _may_be_given_up(world, job, blamed), f"{text}; but it is not cut off"
 
 
+def _host_is_to_blame(world: World, job: Job, text: str) -> None:
+    """Check that others have given the coordinator up, and have not just died."""
+    others = [member for member in job.members.values() if member is not job.host]
+    gave_up = [o for o in others if o.failed is not None and isinstance(o.failed[1], CoordinatorLostError)]
+    patience = job.config.heartbeat_timeout - job.config.heartbeat_interval
+    stops = [end - begin for begin, end in job.host.stops if end > world.clock.now - job.config.heartbeat_timeout]
+    assert gave_up or sum(stops) >= patience, f"{text}; but nobody has given it up"
+    assert stops or all(other.is_over for other in others), f"{text}; but it was not stopped, and others live"
+
+
 def _may_be_given_up(world: World, job: Job, blamed: Process) -> bool:
     """Return whether a coordinator may take a client that has lost it for the cause: it may be the cause itself, which
     it cannot know as long as it has not heard of all others that they have gone.
     """
+    now, interval = world.clock.now, job.config.heartbeat_interval
+    slept = [end - begin for begin, end in job.host.stops if now - job.config.heartbeat_timeout < end <= now]
+    if any(seconds > 2 * interval + _LATE for seconds in slept):
+        return blamed.is_cut_off  # a coordinator that slept knows that it may be the cause
     others = [member for member in job.members.values() if member is not job.host]
     lately = world.clock.now - world.network.latency.worst
     have_gone = all(
@@ -175,6 +194,10 @@ def _time_is_up(world: World, process: Process, error: RendezvousTimeoutError, t
     earliest = min(other.began + other.config.initialization_timeout for other in world.processes)
     assert world.clock.now >= earliest - _NEVER_EARLY, f"{text} too early"
     job = process.job
+    if job is not None and job.committed_at is not None:
+        at = job.committed_at + world.network.latency.worst
+        has_come = at < world.clock.now and is_clean(world, process, job.host, at - _REDIALS, for_own_stops=False)
+        assert not has_come, f"{text}; but the job is up since {job.committed_at:.6f}, and it could have heard so"
     if job is None or job.host.gone_at < EVER or not is_clean(world, process, job.host, process.began):
         return
     if job.is_complete:

@@ -28,6 +28,9 @@ __all__ = [
 _PROBED = 0.02
 """Seconds that the verdict on a dead client waits for others that died with it."""
 
+_READ_AFTER_A_STOP = 1.5
+"""Seconds that a coordinator which was stopped takes to hear what others have said meanwhile."""
+
 _DOUBT = 1.0
 _HELD = 2.0
 """Seconds within which all tell their steps, where the network is slow, too."""
@@ -65,8 +68,11 @@ def process_crashed(culprit: Process) -> None:
     """A process has died just now: the connection breaks, its port is asked and refuses, and all are told."""
     # A coordinator that was started anew at once refuses to take up sessions that it does not know.
     hops = 4 if culprit.hosted is None else 6
+    seconds = hops * culprit.world.network.latency.worst + _PROBED
+    if culprit.job is not None and any(end > culprit.world.clock.now - 60.0 for _, end in culprit.job.host.stops):
+        seconds += _READ_AFTER_A_STOP
     if not culprit.wants_to_leave:
-        _expect(culprit, hops * culprit.world.network.latency.worst + _PROBED, "crashed")
+        _expect(culprit, seconds, "crashed")
 
 
 def process_gave_up(culprit: Process) -> None:

@@ -9,7 +9,7 @@ from bringup.runtime.machines import events as ev
 from bringup.runtime.machines.coordinator import CoordinatorMachine
 from bringup.runtime.machines.ids import unpack_ids
 from bringup.runtime.machines.peer import PeerMachine
-from bringup.transport.messages import Dismissed, HeartbeatAck, Ready, Register, Verdict
+from bringup.transport.messages import Commit, Dismissed, HeartbeatAck, Ready, Register, Verdict
 from bringup.transport.service_messages import Done, ServiceReply
 
 from . import blame
@@ -108,7 +108,12 @@ def barrier_ends(world: World, caller: Process, reply: ServiceReply) -> None:
         assert arrived == world.num_clients, f"barrier {name!r} lets through when {arrived} have come"
 
 
+def _committed(world: World, job: Job, event: Any, answer: ev.Answer) -> None:
+    job.committed_at = world.clock.now
+
+
 _OF_ANSWERS: dict[type, Callable[[World, Job, Any, ev.Answer], None]] = {
+    Commit: _committed,
     HeartbeatAck: _took_in,
     Verdict: _judged,
     Dismissed: _let_go,

@@ -27,6 +27,7 @@ class Job:
         sound_table: one that was found to be right.
         arrivals: how many have come to a barrier for the so manieth time, by name and count.
         verdicts: the coordinator's, with the times.
+        committed_at: when it was, if it was.
         points: whether clients were told to save, by the step at which they were.
     """
 
@@ -39,6 +40,7 @@ class Job:
         self.digests: dict[int, bytes] = {}
         self.sound_table: CoreTable | None = None
         self.arrivals: Counter[tuple[str, int]] = Counter()
+        self.committed_at: float | None = None
         self.verdicts: list[tuple[float, Verdict]] = []
         self.points: dict[int, bool] = {}
 

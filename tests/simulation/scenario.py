@@ -219,6 +219,8 @@ class _Draw:
     def crash(self) -> None:
         rng = self.rng
         clients = self._clients(rng.choice([1, 1, 1, 1, 2, 5]))
+        if rng.random() < 0.1:
+            clients = tuple(range(1, self.num_clients))
         self.plan(faults.Crash(clients, rng.random() < 0.3, rng.random() < 0.2))
 
     def stop(self) -> None:
@@ -288,8 +290,12 @@ class _Draw:
         self.scenario.missing = self._clients(self.rng.choice([1, 1, 3]))
 
     def late(self) -> None:
-        share = self.rng.choice([0.3, 0.9, 1.0, 1.1])
+        """Where the job comes up just in time, somebody may be stopped as it does."""
+        share = self.rng.choice([0.3, 0.9, 0.99, 1.0, 1.1])
         self.scenario.late[self._client()] = share * self.scenario.initialization_timeout
+        if self.rng.random() < 0.5:
+            stop = faults.Stop(self._clients(1), self.rng.uniform(0.2, 0.6) * self.scenario.heartbeat_timeout)
+            self.plan(stop, Moment(Phase.COMMIT, self._client(), self.rng.uniform(0.0, 0.01)))
 
     def stall(self) -> None:
         self._draw_work()
@@ -316,7 +322,7 @@ _DRAWS = {
     "Preempt": (_Draw.preempt, 5),
     "Backend": (_Draw.backend, 7),
     "Missing": (_Draw.missing, 3),
-    "Late": (_Draw.late, 3),
+    "Late": (_Draw.late, 6),
     "Stall": (_Draw.stall, 3),
     "Garble": (_Draw.garble, 3),
     "DisputedCore": (_Draw.dispute, 1),

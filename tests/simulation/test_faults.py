@@ -250,6 +250,43 @@ def test_a_coordinator_that_was_given_up_blames_nobody_else(seed: int) -> None:
         errors_of(world, CoordinatorLostError)
 
 
+SUSPENDED = [Phase.RENDEZVOUS, Phase.RING, Phase.MERGE, Phase.COMMIT, Phase.READY, Phase.LEAVING]
+
+
+@pytest.mark.parametrize("seconds", [3.0, 8.0, 14.0, 30.0])
+@pytest.mark.parametrize("phase", SUSPENDED)
+@pytest.mark.parametrize("num_clients", [2, 3, 8, 64])
+def test_a_suspended_coordinator_blames_itself_or_nobody(num_clients: int, phase: Phase, seconds: float) -> None:
+    with World(1, num_clients) as world:
+        host = run_into(world, 0, phase)
+        host.stop()
+        world.run(until=world.clock.now + seconds)
+        host.resume()
+        world.run(until=world.clock.now + 10.0)
+        others = [process for process in world.processes if process is not host and process.job is not None]
+        if seconds < 9.0:
+            assert all(process.failed is None for process in world.processes)
+        elif phase is not Phase.RENDEZVOUS:
+            errors_of(world, CoordinatorLostError)
+            assert len(others) == num_clients - 1
+
+
+@pytest.mark.parametrize("num_clients", [3, 4, 8, 64])
+def test_that_all_others_die_at_once_is_told_with_their_names(num_clients: int) -> None:
+    with World(1, num_clients) as world:
+        host = run_into(world, 0, Phase.READY)
+        world.run(until=world.clock.now + world.rng.uniform(0.0, 20.0))
+        for process in world.processes:
+            if process is not host:
+                process.crash()
+        world.run(until=world.clock.now + 1.0)
+        assert host.failed is not None
+        error = host.failed[1]
+        assert isinstance(error, PeerFailedError)
+        assert error.cause.startswith("process died")
+        assert "Clients that failed with it: " in str(error)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_machine_that_slept_blames_nobody(seed: int) -> None:
     with World(seed, N) as world:

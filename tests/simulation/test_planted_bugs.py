@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
-from bringup.runtime.machines import admission, suspicions
+from bringup.runtime.machines import admission, coordinator, suspicions
 from bringup.runtime.machines import events as ev
 from bringup.runtime.machines.coordinator import CoordinatorMachine
+from bringup.runtime.machines.culprits import Culprit
 from bringup.runtime.machines.detector import Detector
+from bringup.runtime.machines.lag import Lag
 from bringup.runtime.machines.own_program import OwnProgram
 from bringup.runtime.machines.peer import PeerMachine
 from bringup.runtime.machines.preemption import PreemptionAgreement
@@ -131,9 +133,32 @@ def wait_for_the_steps_of_leavers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PreemptionAgreement, "leaves", lambda self, client_id, now: [])
 
 
+def blame_whoever_is_missed_first_after_a_sleep(patch: pytest.MonkeyPatch) -> None:
+    """A coordinator that was stopped takes those that have gone for it for the cause."""
+
+    def culprit_of(known: Any, *_: Any) -> Culprit:
+        first, *others = known.dead
+        return Culprit(first, known.dead[first], tuple(others))
+
+    patch.setattr(coordinator, "culprit_of", culprit_of)
+
+
+def blame_the_host_where_all_others_die(patch: pytest.MonkeyPatch) -> None:
+    """That all others have died is not believed, though they were heard until then."""
+    patch.setattr(Detector, "may_have_given_up", lambda self, client_id, now: True)
+
+
+def judge_before_reading(patch: pytest.MonkeyPatch) -> None:
+    """Whoever was stopped goes by its deadlines first, and reads then what would have met them."""
+    patch.setattr(Lag, "is_reading", lambda self, now: False)
+
+
 PLANTED: tuple[Planting, ...] = (
     drop_the_goodbye,
     take_waits_for_work,
+    blame_whoever_is_missed_first_after_a_sleep,
+    blame_the_host_where_all_others_die,
+    judge_before_reading,
     wait_for_the_steps_of_leavers,
     forget_to_wait_while_leaving,
     push_the_verdict_to_all_but_one,

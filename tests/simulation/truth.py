@@ -65,17 +65,18 @@ def is_unheard_for_a_reason(
     return not any(end - max(begin, redial_at) > enough for begin, end in clear_stretches(impaired, since, now))
 
 
-def _disturbances(world: World, process: Process, host: Process) -> list[Interval]:
+def _disturbances(world: World, process: Process, host: Process, *, for_own_stops: bool = True) -> list[Interval]:
     """Return when a process could not talk with the one that hosts the coordinator as it is used to."""
     latency = world.network.latency
     cuts = [(c.since, c.until + c.hole + RECONNECT_MAX) for c in world.network.cuts if c.touches(process.client_id, 0)]
     breaks = [(t, t + _LATE + 8 * latency.worst) for t in (*process.breaks, *host.breaks)]
-    return [*process.stops, *host.stops, *cuts, *breaks]
+    return [*(process.stops if for_own_stops else ()), *host.stops, *cuts, *breaks]
 
 
-def is_clean(world: World, process: Process, host: Process, since: float) -> bool:
+def is_clean(world: World, process: Process, host: Process, since: float, *, for_own_stops: bool = True) -> bool:
     """Return whether nothing has come between a process and the coordinator since a time."""
-    return all(end < since or begin > world.clock.now for begin, end in _disturbances(world, process, host))
+    disturbances = _disturbances(world, process, host, for_own_stops=for_own_stops)
+    return all(end < since or begin > world.clock.now for begin, end in disturbances)
 
 
 def has_had_only(world: World, culprit: Process, host: Process, since: float, *, is_silence: bool) -> bool:

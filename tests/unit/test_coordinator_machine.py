@@ -415,12 +415,100 @@ def test_clients_that_die_together_are_named_together() -> None:
     assert (found.error, found.client_id, found.also) == ("PeerFailedError", 2, (1, 1))
 
 
-def test_a_coordinator_that_all_others_have_left_blames_itself() -> None:
+def test_all_others_that_die_at_once_are_named_with_their_causes() -> None:
     machine = running()
     for probe in [*end(machine, 2), *end(machine, 1)]:
         machine.handle(ev.ProbeAnswered(probe.tag, ProbeOutcome.REFUSED, "refused"), 0.1)
     found = verdict(judged(machine, 0.2))
+    assert (found.error, found.client_id, found.also) == ("PeerFailedError", 2, (1, 1))
+    assert found.cause.startswith("process died (refused")
+
+
+def test_a_coordinator_that_all_others_have_given_up_blames_itself_and_tells_their_causes() -> None:
+    machine = running()
+    listen(machine, 5, silent=99)
+    say(machine, 1, Goodbye("ready", "CoordinatorLostError", "no heartbeat for 10.0 s"), 5.1)
+    (probe,) = end(machine, 2, 5.2)
+    machine.handle(ev.ProbeAnswered(probe.tag, ProbeOutcome.ALIVE, "it answers"), 5.2)
+    say(machine, 2, Goodbye("ready", "CoordinatorLostError", "no heartbeat for 10.0 s"), 5.3)
+    found = verdict(judged(machine, 6.0))
     assert (found.error, found.client_id) == ("CoordinatorLostError", 0)
+    assert "clients 1-2: it lost the coordinator: no heartbeat for 10.0 s" in found.cause
+
+
+def awoken(num_clients: int, seconds: float) -> CoordinatorMachine:
+    """Return the machine of a coordinator that slept for so long, and then hears what had come before."""
+    machine = CoordinatorMachine(dataclasses.replace(CONFIG, num_clients=num_clients))
+    for client_id in range(num_clients):
+        say(machine, client_id, register(client_id, num_clients=num_clients))
+    for client_id in range(num_clients):
+        say(machine, client_id, ready())
+    machine.wake(1.0 + seconds)
+    for client_id in range(num_clients):
+        assert answers(say(machine, client_id, BEAT, 1.0 + seconds), Verdict) == []
+    return machine
+
+
+@pytest.mark.parametrize("num_clients", [2, 3, 16])
+def test_a_coordinator_that_slept_names_itself_and_not_those_that_have_gone_for_it(num_clients: int) -> None:
+    """The first that shows is a neighbour's broken link; what it said as it went is read a little later, or never."""
+    machine = awoken(num_clients, 20.0)
+    left = num_clients - 1
+    (probe,) = say(machine, 0, Suspect(left, "closed"), 21.0)
+    machine.handle(ev.ProbeAnswered(probe.tag, ProbeOutcome.REFUSED, "refused"), 21.01)
+    assert answers(judged(machine, 21.2), Verdict) == []
+    found = verdict(judged(machine, 24.0))
+    assert (found.error, found.client_id) == ("CoordinatorLostError", 0)
+    assert found.cause.startswith("it did not run for 21.0 s (stopped, suspended or starved)")
+    assert f"client {left}: process died (refused; its ring link with client 0 broke: closed)" in found.cause
+
+
+def test_a_client_that_dies_well_after_the_coordinator_slept_has_died_by_itself() -> None:
+    machine = awoken(2, 20.0)
+    for second in (22.0, 23.0):
+        machine.wake(second)
+        say(machine, 1, BEAT, second)
+    (probe,) = end(machine, 1, 23.5)
+    machine.handle(ev.ProbeAnswered(probe.tag, ProbeOutcome.REFUSED, "refused"), 23.6)
+    found = verdict(judged(machine, 24.0))
+    assert (found.error, found.client_id) == ("PeerFailedError", 1)
+
+
+def test_a_client_that_dies_while_the_coordinator_sleeps_for_less_than_the_timeout_has_died_by_itself() -> None:
+    machine = awoken(2, 5.0)
+    (probe,) = end(machine, 1, 6.0)
+    machine.handle(ev.ProbeAnswered(probe.tag, ProbeOutcome.REFUSED, "refused"), 6.1)
+    found = verdict(judged(machine, 8.0))
+    assert (found.error, found.client_id) == ("PeerFailedError", 1)
+
+
+def test_a_coordinator_that_slept_reads_first_who_else_wants_to_leave() -> None:
+    machine = running()
+    say(machine, 0, Leave(5.0), 1.0)
+    assert machine.wake(9.0) == []
+    assert say(machine, 1, Leave(5.0), 9.0) == []
+    assert answers(say(machine, 2, Leave(5.0), 9.1), Dismissed) == [Dismissed(())]
+
+
+def test_a_patience_that_ends_as_the_job_comes_up_fails_a_job_that_is_up() -> None:
+    found = verdict(say(running(), 1, Goodbye("commit", "RendezvousTimeoutError", "I waited"), 1.0))
+    assert (found.error, found.client_id) == ("PeerFailedError", 1)
+    assert "RendezvousTimeoutError: its initialization_timeout had passed when the job came up" in found.cause
+
+
+def test_what_lies_unread_is_not_taken_for_silence() -> None:
+    """The coordinator is behind: what client 1 said is in its inbox, after much of the others'."""
+    machine = running()
+    machine.caught_up(0.0)
+    for moment in range(1, 40):
+        assert answers(machine.wake(moment / 2), Verdict) == []
+        due = machine.deadline()
+        assert due is not None
+        assert due > moment / 2
+        for client_id in (0, 2):
+            assert answers(say(machine, client_id, BEAT, moment / 2), Verdict) == []
+    machine.caught_up(19.5)
+    assert verdict(judged(machine, 20.5)).client_id == 1
 
 
 def test_a_link_that_breaks_between_the_living_is_explained_by_a_death_elsewhere() -> None:
@@ -448,7 +536,7 @@ def test_a_link_that_is_refused_ends_nothing_where_its_far_end_lives() -> None:
     assert machine.wake(5.0) == []
     (probe,) = say(machine, 0, LinkDelayed(2, "host-2:9000 refuses", True), 5.0)
     machine.handle(ev.ProbeAnswered(probe.tag, ProbeOutcome.REFUSED, "it refuses"), 5.1)
-    found = verdict(judged(machine, 5.2))
+    found = verdict(judged(machine, 5.5))
     assert found.client_id == 2
     assert "process died (it refuses; client 0 cannot open its ring link: host-2:9000 refuses)" in found.cause
 

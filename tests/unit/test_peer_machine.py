@@ -546,6 +546,19 @@ def test_the_missing_at_the_deadline_are_those_of_the_last_answer() -> None:
     assert isinstance(sent(effects)[-1], Goodbye)
 
 
+def test_a_client_that_slept_over_its_deadline_hears_first_what_had_come_before() -> None:
+    script = committing()
+    assert not any(isinstance(effect, ev.Failed) for effect in script.wake(33.0))
+    (came_up,) = script.hear(Commit((KindRun("SIM", 4),), ()), 33.1)
+    assert isinstance(came_up, ev.Up)
+
+
+def test_a_client_that_slept_over_its_deadline_gives_up_soon_where_nothing_came() -> None:
+    script = committing()
+    script.wake(33.0)
+    assert isinstance(failure(script.pass_time(34.0)), RendezvousTimeoutError)
+
+
 def test_fresh_news_are_asked_for_just_before_the_deadline() -> None:
     script = waiting(2, 3)
     for second in range(30):
