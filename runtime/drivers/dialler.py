@@ -61,6 +61,8 @@ class Dialler:
 
     def connect(self, tag: ev.Tag, link_address: Callable[[str], str]) -> None:
         """Begin a session; `link_address` says where this peer's links are, given the host it is seen at."""
+        if self._carrier is not None:
+            self._carrier.cancel()
         self._carrier = self._spawn(self._connect(tag, link_address))
 
     def reconnect(self, tag: ev.Tag) -> None:
@@ -68,6 +70,16 @@ class Dialler:
         if self._redial is not None:
             self._redial.cancel()
         self._redial = self._spawn(self._reconnect(tag))
+
+    def probe(self, probe: ev.Probe) -> None:
+        """Ask whether the coordinator's process lives; an overloaded one may take long to say so."""
+        self._spawn(self._probe(probe))
+
+    async def _probe(self, probe: ev.Probe) -> None:
+        assert self._network is not None
+        address, timeout = Address.parse(probe.link_address), self._config.heartbeat_timeout
+        result = await self._network.probe(address, probe.incarnation, timeout)
+        await self._put(ev.ProbeAnswered(probe.tag, result.outcome, result.detail))
 
     async def say_last_words(self) -> bool:
         """Send what is left to say, and end the session; returns whether there was one."""

@@ -238,6 +238,8 @@ class CoordinationPeer:
                 self._dialler.connect(tag, self._link_address)
             case ev.Reconnect(tag):
                 self._dialler.reconnect(tag)
+            case ev.Probe():
+                self._dialler.probe(effect)
             case ev.StartBackend(tag):
                 self._spawn(self._start_backend(tag))
             case ev.ConnectRing():

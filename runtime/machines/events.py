@@ -231,6 +231,7 @@ PeerEvent = (
     | SessionLost
     | Reconnected
     | CoordinatorGone
+    | ProbeAnswered
     | BackendStarted
     | BackendFailed
     | HealthChanged
@@ -341,5 +342,5 @@ class OthersLeave:
 
 
 PeerEffect = (
-    StartBackend | Connect | Reconnect | Send | ConnectRing | Merge | Up | Failed | Preempt | Left | OthersLeave
+    StartBackend | Connect | Reconnect | Probe | Send | ConnectRing | Merge | Up | Failed | Preempt | Left | OthersLeave
 )

@@ -1,4 +1,4 @@
-"""When a peer sends its heartbeats, and when its silence calls for another connection."""
+"""When a peer sends its heartbeats."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ __all__ = ["Heartbeats"]
 
 _PHASE_REPORT_DELAY = 0.05
 _FRESH_NEWS_BEFORE_DEADLINE = 0.25
-_SILENT_INTERVALS = 2.5
 
 
 class Heartbeats:
@@ -18,9 +17,8 @@ class Heartbeats:
         sent: how many.
     """
 
-    def __init__(self, interval: float, timeout: float) -> None:
+    def __init__(self, interval: float) -> None:
         self._interval = interval
-        self._patience = max(timeout / 2, _SILENT_INTERVALS * interval)
         self._due: float | None = None
         self._phase = Phase.CONNECT
         self._phase_changed_at: float | None = None
@@ -61,10 +59,3 @@ class Heartbeats:
             if acked_at < last_news and self._due - self._interval < last_news:
                 due = min(due, last_news)
         return due
-
-    def redial_due(self, heard_at: float) -> float:
-        """Return when to dial again for a coordinator last heard at a time: the connection may lead nowhere by now.
-
-        TCP itself sends again after ever longer pauses, and may find out that the network is back when all is over.
-        """
-        return heard_at + self._patience

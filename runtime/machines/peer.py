@@ -18,7 +18,6 @@ goodbye with the cause, and the coordinator tells the others.
 
 from __future__ import annotations
 
-from ...devices.base import LocalDevice
 from ...errors import BringupError
 from ...transport.messages import (
     Commit,
@@ -31,7 +30,6 @@ from ...transport.messages import (
     Leave,
     Leaving,
     LinkDelayed,
-    MemberUpdate,
     PointSet,
     Ready,
     Refused,
@@ -39,19 +37,19 @@ from ...transport.messages import (
     Suspect,
     Verdict,
 )
+from ...transport.ports import ProbeOutcome
 from . import events as ev
 from .core_ids import CoreTable
 from .departures import ids_of
-from .detector import Detector
 from .heartbeats import Heartbeats
 from .ids import pack_ids, unpack_ids
 from .job_lists import named
 from .kinds import runs_of
-from .knowledge import COORDINATOR, Knowledge, PeerConfig
+from .knowledge import COORDINATOR, PeerConfig
 from .lag import Lag
-from .own_program import OwnProgram
-from .peer_states import BEFORE_UP, REGISTERED, RING_NEEDED, PeerState, phase_of
-from .phases import Phase, Progress, Timeline
+from .peer_facts import PeerFacts
+from .peer_states import BEFORE_UP, REGISTERED, RING_NEEDED, PeerState
+from .phases import Phase, Progress
 from .verdicts import goodbye_cause, of_refusal
 
 __all__ = ["PeerConfig", "PeerMachine", "Progress"]
@@ -64,40 +62,22 @@ _HEALTH_CHARACTERS_MAX = 1024
 Effects = list[ev.PeerEffect]
 
 
-class PeerMachine:
-    """See the module's theory of operation.
-
-    Attributes:
-        program: where the user's program is; told from outside.
-        leavers: the clients that are known to be leaving, as pairs of ids.
-    """
+class PeerMachine(PeerFacts):
+    """See the module's theory of operation."""
 
     def __init__(self, config: PeerConfig, now: float) -> None:
-        self.config = config
-        self.timeline = Timeline(config.client_id, now)
-        self._state = PeerState.NEW
+        super().__init__(config, now)
         self._began = now
         self._epoch = 0
         self._sequence = 0
         self._awaited: dict[type, ev.Tag] = {}
-        self._detector = Detector(config.heartbeat_timeout, config.heartbeat_interval)
         self._lag = Lag()
         self._initialization_deadline = now + config.initialization_timeout
-        self._knowledge = Knowledge(config, now)
-        self._devices: tuple[LocalDevice, ...] | None = None
-        self._is_linked = False
         self._table: CoreTable | None = None
-        self._health = (True, "")
-        self._beats = Heartbeats(config.heartbeat_interval, config.heartbeat_timeout)
-        self._heard_at = now
-        self._lost = ""
-        self._reconnects = 0
-        self.program = OwnProgram()
+        self._beats = Heartbeats(config.heartbeat_interval)
         self._suspected: tuple[float, int, str] | None = None
         self._held: tuple[float, BringupError] | None = None
         self._leave_deadline: float | None = None
-        self.leavers: tuple[int, ...] = ()
-        self._last_phase: Phase | None = None
 
     # Transitions.
 
@@ -105,7 +85,7 @@ class PeerMachine:
         """Take in one event."""
         if self._state is PeerState.CLOSED:
             return []
-        self._detector.awake(now)
+        self._watch.awake(now)
         phase = self.phase
         effects = self._handle(event, now)
         if self.phase is not phase:
@@ -121,16 +101,16 @@ class PeerMachine:
             case ev.DialFailed(reason):
                 self._knowledge.dial_reason = reason
             case ev.Connected(tag, link_address) if self._is_current(ev.Connect, tag):
-                return self._register(link_address)
+                return self._register(link_address, now)
             case ev.SessionLost(reason):
                 return self._on_session_lost(reason)
             case ev.Reconnected(tag) if self._is_current(ev.Reconnect, tag):
-                self._lost, self._heard_at = "", now
-                self._reconnects += 1
+                self._watch.resumed(now, is_sign_of_life=self._state in BEFORE_UP)
                 return self._heartbeat(now)
             case ev.CoordinatorGone(tag, reason, is_cut) if self._is_current(ev.Reconnect, tag) or is_cut:
-                cause = f"process died ({reason}{'; ' if self._lost else ''}{self._lost})"
-                return self._close(self._knowledge.coordinator_lost(self.phase, cause))
+                return self._close(self._knowledge.coordinator_lost(self.phase, self._watch.death(reason)))
+            case ev.ProbeAnswered(tag, outcome) if self._is_current(ev.Probe, tag):
+                self._watch.answered(now, is_alive=outcome is ProbeOutcome.ALIVE)
             case ev.BackendStarted(tag, devices) if self._is_current(ev.StartBackend, tag):
                 self._devices = devices
                 self.timeline.leave(Phase.DEVICES, now)
@@ -146,7 +126,7 @@ class PeerMachine:
             case ev.MergeFailed(tag, error) if self._is_current(ev.Merge, tag):
                 return self._fail(error)
             case ev.LinkBroken(client_id, cause) if self._state in RING_NEEDED and self._suspected is None:
-                self._suspected = (now + self._patience_with_coordinator, client_id, cause)
+                self._suspected = (self._watch.verdict_due(now), client_id, cause)
                 return [ev.Send(Suspect(client_id, cause))]
             case ev.LinkDelayed(client_id, cause, is_refused) if self._state is PeerState.BRINGING_UP:
                 self._knowledge.link_reason = f"no link to client {client_id} yet: {cause}"
@@ -162,9 +142,8 @@ class PeerMachine:
         return []
 
     def _receive(self, message: CoordinatorMessage, now: float) -> Effects:
-        self._detector.heard(COORDINATOR, now)
-        self._heard_at = now
-        if not self._lost:
+        self._watch.heard(now)
+        if not self._watch.lost:
             self._awaited.pop(ev.Reconnect, None)
         match message:
             case HeartbeatAck():
@@ -200,21 +179,22 @@ class PeerMachine:
         if self._state is PeerState.CLOSED:
             return []
         self._lag.woken(self.deadline(), now)
-        self._detector.awake(now)
+        self._watch.awake(now)
         if not self._lag.is_reading(now) and (end := self._judge(now)):
             return end
         if (due := self._redial_due()) is not None and now >= due:
-            return [ev.Reconnect(self._tag(ev.Reconnect))]
+            return self._redial()
+        if (due := self._ask_due()) is not None and now >= due:
+            return self._ask()
         due = self._heartbeat_due()
         return self._heartbeat(now) if due is not None and now >= due else []
 
     def _judge(self, now: float) -> Effects:
         if self._state in BEFORE_UP and now >= self._initialization_deadline:
             return self._fail(self._knowledge.timed_out(self.phase))
-        if silent := self._detector.silent(now):
+        if silence := self._watch.silence(now):
             # It may still hear this client, and can tell the others then.
-            cause = f"no heartbeat for {silent[0][1]:.1f} s" + (f" ({self._lost})" if self._lost else "")
-            return self._fail(self._knowledge.coordinator_lost(self.phase, cause))
+            return self._fail(self._knowledge.coordinator_lost(self.phase, silence))
         if self._held is not None and now >= self._held[0]:
             return self._fail(self._held[1], Phase.DEVICES)
         if self._suspected is not None and now >= self._suspected[0]:
@@ -225,48 +205,18 @@ class PeerMachine:
 
     def caught_up(self, now: float) -> None:
         """Note that all that had come was handled at a time."""
-        self._detector.caught_up(now)
+        self._watch.caught_up(now)
 
     def deadline(self) -> float | None:
         """Return when to wake this machine next."""
         if self._state is PeerState.CLOSED:
             return None
-        candidates = [self._detector.deadline(), self._heartbeat_due(), self._redial_due(), self._leave_deadline]
+        candidates = [self._watch.deadline(), self._heartbeat_due(), self._redial_due(), self._ask_due()]
+        candidates.append(self._leave_deadline)
         if self._state in BEFORE_UP:
             candidates.append(self._initialization_deadline)
         candidates += [waiting[0] for waiting in (self._suspected, self._held) if waiting is not None]
         return min((self._lag.after(due) for due in candidates if due is not None), default=None)
-
-    # What it shows.
-
-    @property
-    def phase(self) -> Phase:
-        """The phase this client is in, for reports."""
-        return phase_of(self._state, has_devices=self._devices is not None, is_linked=self._is_linked)
-
-    def progress(self, now: float) -> Progress:
-        """Return how far this client is, for a progress line."""
-        known = self._knowledge
-        return Progress(self.phase, self.timeline.elapsed(now), known.missing(), known.waiting_for(self.phase))
-
-    def update_of(self, client_id: int) -> MemberUpdate | None:
-        """Return the last known phase, health and reconnections of a client, where the coordinator has said any."""
-        if client_id == self.config.client_id:
-            own = MemberUpdate(client_id, self._last_phase or self.phase, *self._health, self._reconnects)
-            return self._knowledge.update_of(client_id, own)
-        return self._knowledge.update_of(client_id)
-
-    def step_of(self, client_id: int, now: float) -> tuple[int, float] | None:
-        """Return the step that a client's program is known to be at, and for how many seconds."""
-        if client_id == self.config.client_id:
-            return self.program.step_of(now)
-        return self._knowledge.step_of(client_id, now)
-
-    def age_of(self, client_id: int, now: float) -> float:
-        """Return the seconds since a client is known to have been heard by the coordinator."""
-        if client_id == self.config.client_id:
-            return 0.0
-        return self._knowledge.age_of(client_id, now)
 
     # Steps.
 
@@ -277,8 +227,9 @@ class PeerMachine:
         self.timeline.enter(Phase.DEVICES, self._began)
         return [ev.Connect(self._tag(ev.Connect)), ev.StartBackend(self._tag(ev.StartBackend))]
 
-    def _register(self, link_address: str) -> Effects:
+    def _register(self, link_address: str, now: float) -> Effects:
         self._state = PeerState.REGISTERING
+        self._watch.registers(now)
         return [
             ev.Send(self.config.registration(link_address)),
             *([] if self._held is None else self._fail(self._held[1], Phase.DEVICES)),
@@ -339,9 +290,11 @@ class PeerMachine:
             self._state = PeerState.CONNECTING
             self._knowledge.dial_reason = reason
             return [ev.Connect(self._tag(ev.Connect))]
+        if self._state not in REGISTERED:
+            return []
         if self._hosts_coordinator:
             return self._close(self._knowledge.coordinator_lost(self.phase, reason))
-        self._lost = reason
+        self._watch.lost = reason
         return [ev.Reconnect(self._tag(ev.Reconnect))]
 
     def _heartbeat(self, now: float) -> Effects:
@@ -394,16 +347,32 @@ class PeerMachine:
         patience_ends = self._initialization_deadline if self._state in BEFORE_UP else None
         return self._beats.due(self.phase, self._knowledge.acked_at, patience_ends)
 
+    def _redial(self) -> Effects:
+        if self._state is PeerState.REGISTERING:
+            return self._on_session_lost(self._watch.registers_anew())
+        return [ev.Reconnect(self._tag(ev.Reconnect))]
+
+    def _ask(self) -> Effects:
+        assert self._knowledge.formed is not None
+        host = self._knowledge.formed.members[COORDINATOR]
+        return [ev.Probe(self._tag(ev.Probe), host.link_address, host.incarnation)]
+
+    def _ask_due(self) -> float | None:
+        """Return when to ask the coordinator's process whether it lives: while the job comes up, once it is known."""
+        is_known = self._knowledge.formed is not None and not self._hosts_coordinator
+        return (
+            self._watch.ask_due() if is_known and self._state in BEFORE_UP and ev.Probe not in self._awaited else None
+        )
+
     def _redial_due(self) -> float | None:
         """Return when to dial the coordinator again although its connection stands, unless that is being done."""
-        if self._state not in REGISTERED or self._hosts_coordinator or ev.Reconnect in self._awaited:
+        if self._hosts_coordinator:
             return None
-        return self._beats.redial_due(self._heard_at)
-
-    @property
-    def _patience_with_coordinator(self) -> float:
-        """How long the coordinator may take to find out what became of a client."""
-        return self.config.heartbeat_timeout + 2 * self.config.heartbeat_interval + _GRACE
+        if self._state is PeerState.REGISTERING:
+            return self._watch.registration_due()
+        if self._state not in REGISTERED or ev.Reconnect in self._awaited:
+            return None
+        return self._watch.redial_due()
 
     @property
     def _hosts_coordinator(self) -> bool:

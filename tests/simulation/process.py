@@ -244,6 +244,8 @@ class Process(OsProcess):
                 self.world.wire.dial(self, tag)
             case ev.Reconnect(tag):
                 self.world.wire.redial(self, tag)
+            case ev.Probe():
+                self.world.wire.probe(self, effect, self.tell_peer, self.config.heartbeat_timeout)
             case ev.StartBackend(tag):
                 self._start_backend(tag)
             case ev.ConnectRing():

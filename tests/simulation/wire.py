@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ __all__ = ["Wire"]
 _HOST = 0
 _REDIAL_DELAY = 0.05
 _RESUME_TIMEOUT = 2.0
+
+Tell = Callable[[ev.ProbeAnswered], None]
 
 
 class Wire:
@@ -48,6 +51,7 @@ class Wire:
             return None
         if client.session is not None:
             # Whoever answered before was not its coordinator.
+            client.session.leave_client_carrier()
             client.session = None
             return client.later(_REDIAL_DELAY, self.dial, client, tag)
         host, network = self.world.host, self.network
@@ -195,16 +199,19 @@ class Wire:
             is_cut = client.session is not None and not client.session.is_carried_at_client
             client.tell_peer(ev.CoordinatorGone(tag, reason, is_cut))
 
-    # A suspect is asked.
+    # A process is asked whether it lives.
 
-    def probe(self, judge: Process, probe: ev.Probe) -> None:
-        """Ask whoever listens on an address for its incarnation, and tell the coordinator on `judge`."""
+    def probe(self, judge: Process, probe: ev.Probe, tell: Tell, timeout: float = PROBE_TIMEOUT) -> None:
+        """Ask whoever listens on an address for its incarnation, and `tell` the answer on `judge`."""
         target = self.world.host_number(probe.link_address)
+        answer = partial(self._answer, judge, probe, tell)
         if self.network.is_cut_between(judge.client_id, target):
-            return self._answer(judge, probe, ProbeOutcome.SILENT, PROBE_TIMEOUT)
-        return self.network.clock.after(self.network.delay(), self._ask, judge, probe)
+            return answer(ProbeOutcome.SILENT, timeout)
+        return self.network.clock.after(self.network.delay(), self._ask, judge, probe, answer, timeout)
 
-    def _ask(self, judge: Process, probe: ev.Probe) -> None:
+    def _ask(
+        self, judge: Process, probe: ev.Probe, answer: Callable[[ProbeOutcome, float], None], timeout: float
+    ) -> None:
         suspect = self.world.listener(probe.link_address)
         if self.network.is_cut(self.world.host_number(probe.link_address), judge.client_id):
             outcome = ProbeOutcome.SILENT
@@ -216,8 +223,7 @@ class Wire:
             outcome = ProbeOutcome.REPLACED
         else:
             outcome = ProbeOutcome.ALIVE
-        seconds = PROBE_TIMEOUT if outcome is ProbeOutcome.SILENT else self.network.delay()
-        self._answer(judge, probe, outcome, seconds)
+        answer(outcome, timeout if outcome is ProbeOutcome.SILENT else self.network.delay())
 
-    def _answer(self, judge: Process, probe: ev.Probe, outcome: ProbeOutcome, seconds: float) -> None:
-        judge.later(seconds, judge.tell_coordinator, ev.ProbeAnswered(probe.tag, outcome, outcome.value))
+    def _answer(self, judge: Process, probe: ev.Probe, tell: Tell, outcome: ProbeOutcome, seconds: float) -> None:
+        judge.later(seconds, tell, ev.ProbeAnswered(probe.tag, outcome, outcome.value))

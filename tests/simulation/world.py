@@ -217,7 +217,7 @@ class World:
                 self.wire.sessions[number].finish_at_host()
                 self.wire.forget(self.wire.sessions[number])
             case ev.Probe():
-                self.wire.probe(host, effect)
+                self.wire.probe(host, effect, host.tell_coordinator)
 
     def _answer(self, sessions: tuple[int, ...], message: CoordinatorMessage) -> None:
         for number in sessions:

@@ -46,6 +46,7 @@ from bringup.transport.messages import (
     Suspect,
     Verdict,
 )
+from bringup.transport.ports import ProbeOutcome
 
 N = 4
 CONFIG = PeerConfig(
@@ -365,6 +366,63 @@ def test_a_dial_that_is_refused_is_no_proof_once_the_coordinator_was_heard_again
     assert script.machine.phase is Phase.READY
     cut = ev.CoordinatorGone(effect.tag, "refused", is_cut=True)
     assert isinstance(failure(script.take(cut, 6.3)), CoordinatorLostError)
+
+
+def asked(script: Script, outcome: ProbeOutcome, until: float) -> list[Any]:
+    """Let time pass while each question whether the coordinator lives is answered at once."""
+    effects: list[Any] = []
+    while (due := script.machine.deadline()) is not None and due <= until:
+        done = script.wake(due)
+        effects += done
+        for probe in (effect for effect in done if isinstance(effect, ev.Probe)):
+            assert (probe.link_address, probe.incarnation) == ("h0:5000", 1000)
+            script.take(ev.ProbeAnswered(probe.tag, outcome, "seen"))
+    return effects
+
+
+@pytest.mark.parametrize("stage", [formed, merging, committing])
+def test_an_overloaded_coordinator_is_waited_for_while_the_job_comes_up(stage: Any) -> None:
+    script = stage()
+    error = failure(asked(script, ProbeOutcome.ALIVE, 60.0))
+    assert isinstance(error, RendezvousTimeoutError)
+    assert script.now == 30.0
+
+
+@pytest.mark.parametrize("outcome", [ProbeOutcome.SILENT, ProbeOutcome.REPLACED])
+def test_a_coordinator_that_does_not_answer_is_lost_after_the_timeout(outcome: ProbeOutcome) -> None:
+    script = committing()
+    assert isinstance(failure(asked(script, outcome, 60.0)), CoordinatorLostError)
+    assert script.now == 11.0
+
+
+def test_a_coordinator_of_a_job_that_is_up_is_not_asked() -> None:
+    script = up()
+    assert not [effect for effect in script.pass_time(10.9) if isinstance(effect, ev.Probe)]
+    assert isinstance(failure(script.pass_time(11.0)), CoordinatorLostError)
+
+
+def test_a_session_that_is_taken_up_again_is_a_sign_of_life_while_the_job_comes_up() -> None:
+    script = waiting(2, 3)
+    script.pass_time(9.0)
+    script.take(ev.Reconnected(script.tags[ev.Reconnect]), 9.0)
+    assert not any(isinstance(effect, ev.Failed) for effect in script.pass_time(19.9))
+    assert isinstance(failure(script.pass_time(20.0)), CoordinatorLostError)
+
+
+def test_a_registration_that_nobody_answers_is_made_anew_ever_more_rarely() -> None:
+    script = registering()
+    dials: list[float] = []
+    effects: list[Any] = []
+    while (due := script.machine.deadline()) is not None:
+        effects = script.wake(due)
+        if any(isinstance(effect, ev.Connect) for effect in effects):
+            dials.append(script.now)
+            assert script.take(ev.SessionLost("it was ended here")) == []
+            (again,) = sent(script.take(ev.Connected(script.tags[ev.Connect], "h1:5000")))
+            assert isinstance(again, Register)
+            assert "did not answer the registration within" in script.machine.progress(script.now).waiting_for
+    assert dials == [10.0]
+    assert isinstance(failure(effects), RendezvousTimeoutError)
 
 
 def test_the_client_that_hosts_the_coordinator_does_not_dial_itself() -> None:
