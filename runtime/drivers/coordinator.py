@@ -41,7 +41,9 @@ SURVIVORS_TIMEOUT = 0.1
 """The same where another client failed: the user of this one is to hear of that at once, too."""
 
 _FLUSH_TIMEOUT = 1.0
-_TOLD_AT_ONCE = 32
+TOLD_AT_ONCE = 32
+"""Clients that are told at once what is large."""
+
 _TELL_TIMEOUT = 1.0
 """Seconds that some clients may take to accept what is large before others are told."""
 _BROKEN = "the connection broke"
@@ -222,8 +224,8 @@ class CoordinatorDriver:
         All at once it would take the loop for seconds, and memory for the square of the number of clients. Whoever is
         not told yet still hears all else: no client depends on which comes first.
         """
-        for first in range(0, len(sessions), _TOLD_AT_ONCE):
-            told = [s for n in sessions[first : first + _TOLD_AT_ONCE] if (s := self._sessions.get(n)) is not None]
+        for first in range(0, len(sessions), TOLD_AT_ONCE):
+            told = [s for n in sessions[first : first + TOLD_AT_ONCE] if (s := self._sessions.get(n)) is not None]
             for session in told:
                 session.put(formed)
             try:

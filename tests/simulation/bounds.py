@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .driven import LATENESS_MAX
-from .invariants import PATIENCE
 from .truth import has_had_only, is_clean, is_dirty_throughout
 
 if TYPE_CHECKING:
@@ -61,7 +60,9 @@ class _Doom:
         """The time within which silence must be told."""
         configs = [member.config for member in (self.culprit, *self.job.members.values())]
         timeouts = (config.heartbeat_timeout + config.heartbeat_interval for config in configs)
-        return max(timeouts) + _BEYOND_TIMEOUT + 4 * self.culprit.world.network.latency.worst + PATIENCE
+        return (
+            max(timeouts) + _BEYOND_TIMEOUT + 4 * self.culprit.world.network.latency.worst + self.culprit.world.patience
+        )
 
 
 def process_crashed(culprit: Process) -> None:
@@ -111,7 +112,7 @@ def barrier_was_called(process: Process, ticket: int, timeout: float) -> None:
         is_late = not is_done and process.job is not None and is_clean(world, process, process.job.host, since)
         assert not is_late, f"{process.name} still waits at a barrier, {timeout} s after {since:.6f}"
 
-    world.clock.after(timeout + 2 * world.network.latency.worst + PATIENCE, check)
+    world.clock.after(timeout + 2 * world.network.latency.worst + world.patience, check)
 
 
 def point_was_reached(process: Process, is_answered: Callable[[], bool]) -> None:
@@ -149,7 +150,9 @@ def _expect(
     clock = culprit.world.clock
     text = f"{culprit.name} {what} at {clock.now:.6f}"
     doom = _Doom(culprit.job, culprit, witness or culprit, clock.now, text, is_silence, holds)
-    clock.after((doom.seconds_of_silence if is_silence else seconds) + PATIENCE, _check_first, culprit.world, doom)
+    clock.after(
+        (doom.seconds_of_silence if is_silence else seconds) + culprit.world.patience, _check_first, culprit.world, doom
+    )
 
 
 def _check_first(world: World, doom: _Doom) -> None:

@@ -184,8 +184,17 @@ class Network:
 class Stream:
     """One direction of a connection: what is sent arrives in order, and nothing after the end."""
 
-    def __init__(self, network: Network, source: int, receiver: Process, *, is_local: bool = False) -> None:
+    def __init__(
+        self,
+        network: Network,
+        source: int,
+        receiver: Process,
+        *,
+        is_local: bool = False,
+        sender: Process | None = None,
+    ) -> None:
         self._network = network
+        self._sender = sender
         self._source = source
         self._receiver = receiver
         self._is_local = is_local
@@ -230,7 +239,8 @@ class Stream:
             network.when_open(self._source, self._receiver.client_id, self._send_again)
         else:
             delay = _LOCAL_DELAY if self._is_local else network.delay()
-            self._clear_at = max(self._clear_at, network.clock.now + delay)
+            leaves_at = network.clock.now if self._sender is None else max(network.clock.now, self._sender.busy_until)
+            self._clear_at = max(self._clear_at, leaves_at + delay)
             network.clock.at(self._clear_at, self._arrive, self._resets, deliver, arguments)
 
     def _send_again(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ class OsProcess:
         stops: from when until when it was stopped.
         breaks: when its connection to the coordinator was broken, though nobody was hurt.
         gone_at: when it ended: all it held is closed then.
+        busy_until: when it is done with all that it has begun; what comes before waits for its turn.
+        busy_seconds: how long it has worked in all.
     """
 
     def __init__(self, world: World, name: str, link_address: str) -> None:
@@ -39,6 +42,10 @@ class OsProcess:
         self.stops: list[tuple[float, float]] = []
         self.breaks: list[float] = []
         self.gone_at = EVER
+        self.busy_until = 0.0
+        self.busy_seconds = 0.0
+        self._is_awaited = False
+        self._waiting: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 
     def __repr__(self) -> str:
@@ -47,11 +54,36 @@ class OsProcess:
     # What reaches it.
 
     def deliver(self, action: Callable[..., None], *arguments: Any) -> None:
-        """Let something happen here: now, when the process continues, or never, as it is dead."""
+        """Let something happen here: now, when it is free or continues, or never, as it is dead."""
         if self.is_stopped:
             self._backlog.append((action, arguments))
-        elif self.is_alive:
+        elif not self.is_alive:
+            return
+        elif self.busy_until <= self.world.clock.now and not self._waiting:
             action(*arguments)
+        else:
+            self._waiting.append((action, arguments))
+            self._go_on_when_free()
+
+    def work(self, seconds: float) -> None:
+        """Be at work for so long: what is sent from now on leaves afterwards, and nothing else happens here before."""
+        self.busy_until = max(self.busy_until, self.world.clock.now) + seconds
+        self.busy_seconds += seconds
+
+    def _go_on_when_free(self) -> None:
+        if not self._is_awaited:
+            self._is_awaited = True
+            self.world.clock.at(self.busy_until, self._go_on)
+
+    def _go_on(self) -> None:
+        """Take in what came while it was busy, in order."""
+        self._is_awaited = False
+        waiting, clock = self._waiting, self.world.clock
+        while waiting and self.busy_until <= clock.now:
+            action, arguments = waiting.popleft()
+            action(*arguments)
+        if waiting:
+            self._go_on_when_free()
 
     def later(self, delay: float, action: Callable[..., None], *arguments: Any) -> None:
         """Let something happen here in `delay` seconds."""
@@ -69,6 +101,7 @@ class OsProcess:
             self._note_stop_ends()
         self.is_alive = self.is_stopped = False
         self._backlog.clear()
+        self._waiting.clear()
         for connection in self.connections:
             connection.client_died(with_reset=with_reset)
         for connection in self.served:
@@ -81,6 +114,8 @@ class OsProcess:
             begun = self.world.clock.now
             self.world.clock.note(self.name, "is stopped")
             self.is_stopped = True
+            self._backlog.extend(self._waiting)
+            self._waiting.clear()
             self.stops.append((begun, EVER))
             bounds.process_is_silent(self, lambda: self.is_stopped and self.stops[-1][0] == begun, "stopped")
 

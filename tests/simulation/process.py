@@ -128,7 +128,7 @@ class Process(OsProcess):
         now = self.leave_wished_at = self.world.clock.now
         self._note_work_ends()
         self.tell_peer(ev.WishLeave())
-        due = now + self.config.shutdown_timeout + _LEAVE_GRACE + invariants.PATIENCE
+        due = now + self.config.shutdown_timeout + _LEAVE_GRACE + self.world.patience
         self.world.clock.at(due, invariants.waits_no_longer, self, "for its shutdown", self.has_ended, now)
 
     def enter_barrier(self, name: str, timeout: float | None = None) -> int:

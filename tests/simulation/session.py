@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bringup.runtime.machines import events as ev
 from bringup.transport.ledger import Ledger
 from bringup.transport.messages import ClientMessage, CoordinatorMessage, Leave, Register
 
+from .costs import Letter, seconds_to_read
 from .network import Network, Stream
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ class Connection:
     def __init__(self, network: Network, client: Process, host: Process) -> None:
         self.client = client
         self.host = host
-        self.up = Stream(network, client.client_id, host, is_local=client is host)
-        self.down = Stream(network, host.client_id, client, is_local=client is host)
+        self.up = Stream(network, client.client_id, host, is_local=client is host, sender=client)
+        self.down = Stream(network, host.client_id, client, is_local=client is host, sender=host)
         self.on_lost_at_client: Reaction | None = None
         self.on_lost_at_host: Reaction | None = None
         self._network = network
@@ -107,6 +108,7 @@ class Session:
         self.host_ledger = Ledger()
         self.sent_all: Callable[[], None] | None = None
         self._wire = wire
+        self._mail = wire.mail
         self._client_carrier: Connection | None = connection
         self._host_carrier: Connection | None = None
         self._is_finished_at_client = False
@@ -155,7 +157,9 @@ class Session:
         if connection is None:
             return
         while ledger.has_unsent:
-            connection.up.put(self._arrive_up, connection, ledger.next_unsent())
+            letter, seconds = self._mail.encode(ledger.next_unsent())
+            self.client.work(seconds)
+            connection.up.put(self._arrive_up, connection, letter)
         if self._is_finished_at_client:
             connection.up.put(self._acknowledged_by_client, connection, self.client_ledger.received)
             # The answer to the end of a stream is its end from the other side.
@@ -172,8 +176,10 @@ class Session:
         if not self._is_finished_at_client:
             self.client.tell_peer(ev.SessionLost(reason))
 
-    def _arrive_down(self, connection: Connection, message: CoordinatorMessage) -> None:
+    def _arrive_down(self, connection: Connection, letter: Letter) -> None:
         if connection is self._client_carrier:
+            self.client.work(seconds_to_read(letter))
+            message: Any = letter.message
             self.client.heard_host_at = self._wire.network.clock.now
             if self.client_ledger.note_received():
                 connection.up.put(self._acknowledged_by_client, connection, self.client_ledger.received)
@@ -212,7 +218,9 @@ class Session:
         if connection is None:
             return
         while ledger.has_unsent:
-            connection.down.put(self._arrive_down, connection, ledger.next_unsent())
+            letter, seconds = self._mail.encode(ledger.next_unsent())
+            self.host.work(seconds)
+            connection.down.put(self._arrive_down, connection, letter)
         if self._is_finished_at_host:
             connection.down.put(self._acknowledged_by_host, connection, self.host_ledger.received)
             self.host.later(_END_TIMEOUT, self._end_at_host, connection)
@@ -227,7 +235,9 @@ class Session:
         is_settled = len(self.host_ledger) == 0
         self.host.tell_coordinator(ev.SessionEnded(self.number, reason, is_settled))
 
-    def _arrive_up(self, connection: Connection, message: ClientMessage) -> None:
+    def _arrive_up(self, connection: Connection, letter: Letter) -> None:
+        self.host.work(seconds_to_read(letter))
+        message: Any = letter.message
         if self.number == 0 and isinstance(message, Register) and connection in self.host.served:
             self._wire.register(self)
             self._host_carrier = connection

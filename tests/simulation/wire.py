@@ -12,6 +12,7 @@ from bringup.runtime.machines import events as ev
 from bringup.transport.attempts import retry_delay
 from bringup.transport.ports import ProbeOutcome
 
+from .costs import Mail
 from .network import EVER, RECONNECT_MAX
 from .session import Connection, Session
 
@@ -33,12 +34,14 @@ class Wire:
 
     Attributes:
         sessions: all that coordinators know of, by number.
+        mail: the wire form of messages.
     """
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.network = world.network
         self.sessions: dict[int, Session] = {}
+        self.mail = Mail()
         self._numbers = itertools.count(1)
         self._waiting: list[tuple[Process, ev.Tag]] = []
         self._session_of: dict[tuple[Process, int, int], Session] = {}

@@ -11,12 +11,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from bringup.devices.base import CoreLocation, LocalDevice
+from bringup.runtime.drivers.coordinator import TOLD_AT_ONCE
 from bringup.runtime.machines import events as ev
 from bringup.runtime.machines.coordinator import CoordinatorConfig, CoordinatorMachine
 from bringup.runtime.machines.peer import PeerConfig
-from bringup.transport.messages import CoordinatorMessage
+from bringup.transport.messages import CoordinatorMessage, Formed
 
-from . import invariants
+from . import costs, invariants
 from .clock import Clock
 from .driven import Driven
 from .faults import Fault
@@ -46,6 +47,7 @@ class World:
         running: those that have not let go of all they held, but for those that are stopped for ever.
         prepare: told of every process that is started, before it begins.
         is_calm: whether no more faults strike.
+        patience: seconds by which a client may be later than its deadline, as others are served before it.
         stall_timeout: what a coordinator that is started is configured with.
         struck: how often which fault struck.
     """
@@ -65,6 +67,7 @@ class World:
         self.running: dict[Process, None] = {}
         self.prepare: Callable[[Process], None] = lambda process: None
         self.is_calm = False
+        self.patience = invariants.PATIENCE + costs.slack(num_clients)
         self.stall_timeout: float | None = None
         self.struck: Counter[str] = Counter()
         self.devices = _draw_devices(self.rng, num_clients)
@@ -89,7 +92,7 @@ class World:
         self._listeners[address] = process
         self.prepare(process)
         self.clock.at(at, process.deliver, process.begin)
-        due = at + process.config.initialization_timeout + invariants.PATIENCE
+        due = at + process.config.initialization_timeout + self.patience
         self.clock.at(due, invariants.waits_no_longer, process, "for the job to come up", process.is_settled, at)
         return process
 
@@ -209,6 +212,8 @@ class World:
 
     def _perform(self, host: Process, effect: ev.CoordinatorEffect) -> None:
         match effect:
+            case ev.Answer(sessions, Formed() as formed):
+                self._tell_in_turn(host, sessions, formed)
             case ev.Answer(sessions, message):
                 self._answer(sessions, message)
             case ev.Departed(client_id):
@@ -222,6 +227,12 @@ class World:
     def _answer(self, sessions: tuple[int, ...], message: CoordinatorMessage) -> None:
         for number in sessions:
             self.wire.sessions[number].send_down(message)
+
+    def _tell_in_turn(self, host: Process, sessions: tuple[int, ...], formed: Formed) -> None:
+        """Tell a few clients; the others once the host has served whoever came meanwhile."""
+        self._answer(sessions[:TOLD_AT_ONCE], formed)
+        if sessions[TOLD_AT_ONCE:]:
+            host.later(0.0, self._tell_in_turn, host, sessions[TOLD_AT_ONCE:], formed)
 
     # Failing.
 

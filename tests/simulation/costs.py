@@ -1,0 +1,142 @@
+"""What work costs a simulated process: seconds of its event loop, in which it does nothing else.
+
+Charged are what is counted (messages, bytes, calls), never what a clock says: a seed decides everything. The figures
+are those of `python -m tests.simulation.calibrate` on one core of an AMD EPYC under Python 3.11.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+from bringup.transport import codec
+from bringup.transport.messages import HeartbeatAck, Message, Shared
+
+K = TypeVar("K")
+
+__all__ = [
+    "CALL",
+    "ENCODED_BYTE",
+    "MESSAGE",
+    "SERVICE_BYTE",
+    "SERVICE_MESSAGE",
+    "Letter",
+    "Mail",
+    "Meter",
+    "seconds_to_read",
+    "slack",
+]
+
+MESSAGE = 70e-6
+"""To receive a message of a session and act on it, or to send one: half of a heartbeat and its answer, 144 us."""
+
+ENCODED_BYTE = 0.04e-6
+"""Of a message that is encoded (0.053 us) or decoded (0.030 us)."""
+
+SERVICE_MESSAGE = 15e-6
+"""To receive or send a message of the coordination services."""
+
+SERVICE_BYTE = 0.008e-6
+"""Of such a message."""
+
+CALL = 0.03e-6
+"""A call of Python code, with what stands around it."""
+
+_CALLS_FREE = 1000
+"""Of one step: short ones are paid for with the message that caused them, so that what is cached changes nothing."""
+
+
+ENCODED_PART = 1.3e-6
+"""One update or step in an answer to a heartbeat: 1,000 of them took 1,350 us."""
+
+_ACK_BYTES = 10
+_PART_BYTES = 16
+_KNOWN_MAX = 4096
+
+
+def slack(num_clients: int) -> float:
+    """Return by how many seconds work may delay what must happen: a few messages with every client, no more."""
+    return 8 * num_clients * MESSAGE
+
+
+class Letter(NamedTuple):
+    """What arrives: a message as it was decoded, and how many bytes it had."""
+
+    message: Any
+    size: int
+
+
+class Mail:
+    """The wire form of messages, by the codec that ships, and what it costs to make and to read.
+
+    What one client says, others say too: the same message is encoded and decoded once. Everybody pays for it all the
+    same, except for what the code that ships keeps as well. Of answers to heartbeats, which hold most of all that is
+    said, each part is encoded once, and none is decoded.
+    """
+
+    def __init__(self) -> None:
+        self._letters: dict[Message, Letter] = {}
+        self._shared: dict[bytes, Letter] = {}
+
+    def encode(self, message: Message) -> tuple[Letter, float]:
+        """Return what is sent, and the seconds that it takes to make."""
+        if type(message) is HeartbeatAck:
+            return self._encode_ack(message)
+        if isinstance(message, Shared):
+            is_kept = hasattr(message, "wire")
+            data = codec.encode(message)
+            letter = self._shared.get(data)
+            if letter is None:
+                letter = _keep(self._shared, data, Letter(codec.decode(data), len(data)))
+            return letter, MESSAGE if is_kept else MESSAGE + ENCODED_BYTE * len(data)
+        letter = self._letters.get(message)
+        if letter is None:
+            data = codec.encode(message)
+            letter = _keep(self._letters, message, Letter(codec.decode(data), len(data)))
+        return letter, MESSAGE + ENCODED_BYTE * letter.size
+
+    def _encode_ack(self, ack: HeartbeatAck) -> tuple[Letter, float]:
+        updates = tuple([part for part in ack.updates if not hasattr(part, "wire")])
+        steps = tuple([part for part in ack.steps if not hasattr(part, "wire")])
+        if updates or steps:
+            codec.encode(HeartbeatAck(0, (), (), updates, steps))
+        seconds = MESSAGE + ENCODED_PART * (len(updates) + len(steps))
+        return Letter(ack, _ACK_BYTES + _PART_BYTES * (len(ack.updates) + len(ack.steps))), seconds
+
+
+def seconds_to_read(letter: Letter) -> float:
+    """Return how long it takes to receive a message and to act on it."""
+    return MESSAGE + ENCODED_BYTE * letter.size
+
+
+def _keep(known: dict[K, Letter], key: K, letter: Letter) -> Letter:
+    if len(known) >= _KNOWN_MAX:
+        known.clear()
+    known[key] = letter
+    return letter
+
+
+class Meter:
+    """Counts the calls that a step makes: what walks all clients at each event makes a great many of them.
+
+    It makes a simulation several times slower. A loop that calls nothing is not seen.
+    """
+
+    def __init__(self) -> None:
+        self._calls = 0
+
+    def __call__(self, step: Callable[[], Any]) -> tuple[Any, float]:
+        """Take a step; returns what it returns, and the seconds that it takes."""
+        self._calls = 0
+        before = sys.getprofile()
+        sys.setprofile(self._count)
+        try:
+            result = step()
+        finally:
+            sys.setprofile(before)
+        return result, CALL * max(0, self._calls - _CALLS_FREE)
+
+    def _count(self, frame: object, event: str, argument: object) -> None:
+        if event == "call" or event == "c_call":
+            self._calls += 1
