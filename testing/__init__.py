@@ -1,8 +1,9 @@
 """For tests of what is built on bringup: jobs of real processes, faults, and jobs within one process.
 
-`LocalJob` runs a job of real client processes on this machine, yours or ones that make the calls they are told to, and
-kills, stops and cuts them off. `FakeJob` is a job within this process, for unit tests, and `MemoryNetwork` what its
-clients talk over. `bringup.testing.plugin` is a plugin for pytest. The names below are loaded when they are first used.
+`LocalJob` runs a job of real client processes on this machine, yours or ones that make the calls they are told to,
+and kills, stops and cuts them off. `FakeJob` is a job within this process, for unit tests, and `MemoryNetwork` what
+its clients talk over. `BackendContract` has the tests that every device backend passes. `bringup.testing.plugin` is a
+plugin for pytest. The names below are loaded when they are first used.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .backend_contract import BackendContract as BackendContract
     from .calls import Answer as Answer
     from .calls import Call as Call
     from .calls import LocalClient as LocalClient
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 _HOME_OF = {
     "Answer": "calls",
+    "BackendContract": "backend_contract",
     "Call": "calls",
     "Cut": "job",
     "FakeJob": "fake",
@@ -39,6 +42,7 @@ _HOME_OF = {
 
 __all__ = [
     "Answer",
+    "BackendContract",
     "Call",
     "Cut",
     "FakeJob",

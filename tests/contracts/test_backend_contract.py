@@ -1,24 +1,22 @@
-"""What every device backend promises, checked on all that ship with the package."""
+"""What every device backend promises, checked on all that ship with the package by the suite that ships with it."""
 
 from __future__ import annotations
 
 import importlib.util
-import threading
-from collections.abc import Mapping
+import re
+import subprocess
+import sys
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
-from bringup.devices.base import BackendConfig, CoreLocation, DeviceBackend, Discovery, Health, LocalDevice
+from bringup.devices.base import BackendConfig, DeviceBackend
 from bringup.devices.isolation.backend import IsolatedBackend
 from bringup.devices.registry import create_backend
-from bringup.errors import BringupError, ConfigurationError
-
-ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {
-    "CPU": {},
-    "GPU": {},
-    "JAX": {},
-    "SIM": {"BRINGUP_SIM_TOPOLOGY": "4x4x2x2"},
-}
+from bringup.testing.backend_contract import BackendContract
 
 
 def missing(device_type: str) -> str:
@@ -33,145 +31,82 @@ def missing(device_type: str) -> str:
     return ""
 
 
-def with_mark(device_type: str) -> object:
+def needs(device_type: str) -> pytest.MarkDecorator:
     reason = missing(device_type)
-    return pytest.param(device_type, marks=pytest.mark.skipif(bool(reason), reason=reason or "it is there"))
+    return pytest.mark.skipif(bool(reason), reason=reason or "it is there")
 
 
-ISOLATED = "SIM in a process of its own"
+class Registered(BackendContract):
+    """A backend that ships with the package."""
 
-pytestmark = pytest.mark.parametrize("device_type", [*(with_mark(name) for name in sorted(ENVIRONMENTS)), ISOLATED])
+    num_clients = 4
 
-# Those that count devices along the links between the chosen ones, where others have coordinates from the hardware.
-RELATIVE_LOCATIONS = {"GPU"}
-
-MAX_INT32 = 2**31 - 1
-
-
-def make(
-    device_type: str, *, client_id: int = 0, num_clients: int = 4, local_device_ids: tuple[int, ...] | None = None
-) -> DeviceBackend:
-    registered = name_of(device_type)
-    config = BackendConfig(
-        client_id=client_id,
-        num_clients=num_clients,
-        local_device_ids=local_device_ids,
-        num_logical_cpu_devices=8,
-        environment=ENVIRONMENTS[registered],
-    )
-    if device_type != ISOLATED:
-        return create_backend(device_type, config)
-    backend = IsolatedBackend(registered, config)
-    backend.open()
-    return backend
+    def make_backend(self, config: BackendConfig) -> DeviceBackend:
+        return create_backend(self.device_type, replace(config, num_logical_cpu_devices=8))
 
 
-def name_of(device_type: str) -> str:
-    return "SIM" if device_type == ISOLATED else device_type
+class TestCpu(Registered):
+    device_type = "CPU"
 
 
-def test_it_has_the_name_it_is_registered_under(device_type: str) -> None:
-    assert make(device_type).device_type == name_of(device_type)
+class TestSim(Registered):
+    device_type = "SIM"
+    simulated = True
+    environment: ClassVar = {"BRINGUP_SIM_TOPOLOGY": "4x4x2x2"}
 
 
-def test_it_says_whether_its_devices_exist(device_type: str) -> None:
-    assert make(device_type).simulated is (name_of(device_type) == "SIM")
+class TestSimInAProcessOfItsOwn(TestSim):
+    def make_backend(self, config: BackendConfig) -> DeviceBackend:
+        return IsolatedBackend("SIM", config)
 
 
-def test_discovery_comes_before_start_and_changes_nothing(device_type: str) -> None:
-    backend = make(device_type)
-    threads = threading.active_count()
-    first = backend.discover()
-    assert isinstance(first, Discovery)
-    assert first.present
-    assert first.detail
-    assert backend.discover() == first
-    assert threading.active_count() == threads
-    assert len(backend.start()) == len(make(device_type).start())
-    assert backend.discover() == first
+@needs("GPU")
+class TestGpu(Registered):
+    device_type = "GPU"
+    has_relative_locations = True
 
 
-def test_start_gives_devices(device_type: str) -> None:
-    devices = make(device_type).start()
-    assert len(devices) >= 1
-    assert all(type(device) is LocalDevice and device.kind for device in devices)
+@needs("JAX")
+class TestJax(Registered):
+    device_type = "JAX"
 
 
-def test_core_ids_are_unique_in_the_job(device_type: str) -> None:
-    ids = [device.core_id for client in range(4) for device in make(device_type, client_id=client).start()]
-    given = [id_ for id_ in ids if id_ is not None]
-    assert len(given) in (0, len(ids))
-    assert len(set(given)) == len(given)
-    assert all(0 <= id_ <= MAX_INT32 for id_ in given)
+BROKEN = """
+    from bringup.devices.base import LocalDevice, Health
+    from bringup.devices.sim.backend import SimBackend
+    from bringup.testing import BackendContract
+
+    class Contract(BackendContract):
+        device_type = "SIM"
+        simulated = True
+        num_clients = 2
+"""
+
+BROKEN_ONE = """
+    class Backend{number}(SimBackend):
+        {body}
+
+    class Test{number}(Contract):
+        def make_backend(self, config):
+            return Backend{number}(config)
+"""
+
+DEFECTS = {
+    "pass": "",
+    "def start(self): super().start(); return [LocalDevice('k', 0)]": "test_core_ids_are_unique_in_the_job",
+    "def start(self): super().start(); return [LocalDevice('', 0)]": "test_start_gives_devices_whose_fields_are_sound",
+    "def check_health(self): return Health(ok=True)": "test_health_is_ok_after_start_and_not_before_or_after_stop",
+    "device_type = 'OTHER'": "test_it_has_the_name_it_is_registered_under",
+    "def stop(self): assert self._started_at is not None; super().stop()": "test_stop_is_idempotent",
+}
 
 
-def test_all_devices_have_a_location_of_their_own_or_none_has(device_type: str) -> None:
-    devices = [device for client in range(4) for device in make(device_type, client_id=client).start()]
-    locations = [device.location for device in devices if device.location is not None]
-    assert len(locations) in (0, len(devices))
-    assert len(set(locations)) == len(locations)
-    assert all(isinstance(location, CoreLocation) and min(location) >= 0 for location in locations)
-
-
-def test_devices_are_the_same_each_time(device_type: str) -> None:
-    assert list(make(device_type, client_id=2).start()) == list(make(device_type, client_id=2).start())
-
-
-def test_local_device_ids_choose_among_the_devices_in_their_order(device_type: str) -> None:
-    everything = make(device_type).start()
-    last = len(everything) - 1
-    chosen, expected = list(make(device_type, local_device_ids=(last, 0)).start()), [everything[0], everything[last]]
-    assert [(device.kind, device.core_id) for device in chosen] == [(one.kind, one.core_id) for one in expected]
-    assert chosen == expected or device_type in RELATIVE_LOCATIONS
-
-
-@pytest.mark.parametrize("ids", [(), (-1,), (0, 0), (10_000,)])
-def test_impossible_local_device_ids_are_refused(device_type: str, ids: tuple[int, ...]) -> None:
-    with pytest.raises(ConfigurationError, match="local_device_ids"):
-        make(device_type, local_device_ids=ids).start()
-
-
-def test_health_is_ok_after_start_and_not_after_stop(device_type: str) -> None:
-    backend = make(device_type)
-    assert not backend.check_health().ok
-    backend.start()
-    health = backend.check_health()
-    assert isinstance(health, Health)
-    assert health.ok
-    backend.stop()
-    stopped = backend.check_health()
-    assert not stopped.ok
-    assert stopped.detail
-
-
-def test_stop_is_idempotent(device_type: str) -> None:
-    backend = make(device_type)
-    backend.start()
-    backend.stop()
-    backend.stop()
-
-
-def test_stop_is_fine_without_start_and_after_a_failed_one(device_type: str) -> None:
-    make(device_type).stop()
-    backend = make(device_type, local_device_ids=(10_000,))
-    with pytest.raises(BringupError):
-        backend.start()
-    backend.stop()
-    backend.stop()
-
-
-def test_two_backends_do_not_touch_each_other(device_type: str) -> None:
-    one, other = make(device_type, client_id=0), make(device_type, client_id=1)
-    one.start()
-    other.start()
-    one.stop()
-    assert other.check_health().ok
-
-
-def test_no_thread_stays(device_type: str) -> None:
-    before = threading.active_count()
-    backend = make(device_type)
-    backend.start()
-    backend.check_health()
-    backend.stop()
-    assert threading.active_count() == before
+def test_the_suite_finds_defects_as_a_plug_in_would_use_it(tmp_path: Path) -> None:
+    bodies = enumerate(DEFECTS)
+    parts = [BROKEN, *(BROKEN_ONE.format(number=number, body=body) for number, body in bodies)]
+    (tmp_path / "test_broken.py").write_text("".join(map(textwrap.dedent, parts)))
+    command = [sys.executable, "-m", "pytest", "-q", "-rf", "-p", "no:cacheprovider", "test_broken.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    failed = set(re.findall(r"^FAILED test_broken\.py::(Test\d+)::(\w+)", done.stdout, re.MULTILINE))
+    assert {name for name, _ in failed} == {f"Test{number}" for number in range(1, len(DEFECTS))}, done.stdout
+    assert {(f"Test{number}", test) for number, test in enumerate(DEFECTS.values()) if test} <= failed
