@@ -231,6 +231,7 @@ class Client:
 
     async def _main(self) -> None:
         watcher = asyncio.create_task(self._watch_failure())
+        loops = asyncio.create_task(self.services.watch_loops())
         progress: asyncio.Task[None] | None = None
         try:
             self.peer = self._make_peer()
@@ -241,7 +242,7 @@ class Client:
         except BringupError as error:
             self.failed.set(error)
         finally:
-            for task in (watcher, progress):
+            for task in (watcher, loops, progress):
                 if task is not None and not task.done():
                     task.cancel()
 

@@ -52,6 +52,8 @@ class ServiceClient:
         """
         self._check_process()
         calls = self._calls.get(asyncio.get_running_loop()) or self.calls()
+        if len(self._calls) > 1:
+            self._end_closed_loops(calls)
         return self.checked(await calls.call(make))
 
     def checked(self, reply: ServiceReply) -> ServiceReply:
@@ -71,7 +73,6 @@ class ServiceClient:
         with self._lock:
             calls = self._calls.get(loop)
             if calls is None:
-                self._forget_closed_loops()
                 calls = self._calls[loop] = ServiceCalls(self._make_way)
                 self._departures[loop] = _at_loop_end(lambda: self._leave(loop))
                 if self._error is not None:
@@ -82,10 +83,20 @@ class ServiceClient:
         if os.getpid() != self._pid:
             raise NotInitializedError(forked_from(self._pid))
 
-    def _forget_closed_loops(self) -> None:
-        for loop in [loop for loop in self._departures if loop.is_closed()]:
-            self._calls.pop(loop, None)
-            del self._departures[loop]
+    async def watch_loops(self, interval: float = 1.0) -> None:
+        """End what event loops have left behind that were closed without a word, until cancelled."""
+        while True:
+            await asyncio.sleep(interval)
+            if any(loop.is_closed() for loop in list(self._calls)):
+                self._end_closed_loops(self.calls())
+
+    def _end_closed_loops(self, calls: ServiceCalls) -> None:
+        """End the calls of loops that are closed: a barrier must not take them for calls that somebody waits for."""
+        with self._lock:
+            gone = [self._calls.pop(loop) for loop in list(self._calls) if loop.is_closed()]
+            self._departures = {loop: kept for loop, kept in self._departures.items() if not loop.is_closed()}
+        for each in gone:
+            calls.end_for(each)
 
     def _leave(self, loop: asyncio.AbstractEventLoop) -> None:
         """Make no more calls on a loop that ends: the other side is not to wait for its return."""

@@ -19,6 +19,7 @@ from .service_messages import (
     CompareAndSet,
     DeleteKeys,
     Done,
+    EndChannel,
     EnterBarrier,
     GetKey,
     IncrementKey,
@@ -366,6 +367,7 @@ FORMS = (
     _fixed(19, MessagesReceived, "Q", "received"),
     _fixed(20, CloseChannel, ""),
     _fixed(21, ListLive, "Q", "ticket"),
+    _fixed(23, EndChannel, "QQ", "ticket", "channel"),
     Form(_CLIENT_IDS, ClientIds, _encode_ids, _decode_ids),
 )
 """Codes are never reused: an older peer must not take one message for another."""

@@ -21,6 +21,7 @@ __all__ = [
     "CompareAndSet",
     "DeleteKeys",
     "Done",
+    "EndChannel",
     "EnterBarrier",
     "GetKey",
     "IncrementKey",
@@ -136,6 +137,14 @@ class CancelCall:
     """Nobody waits for this call any more; not answered, and neither is the call from then on."""
 
     ticket: int
+
+
+@_message
+class EndChannel:
+    """Nobody uses channel `channel` of this client any more, whose event loop is gone; not answered."""
+
+    ticket: int
+    channel: int
 
 
 @_message
@@ -284,6 +293,7 @@ ServiceRequest = (
     | WatchKeys
     | MoreChanges
     | CancelCall
+    | EndChannel
     | EnterBarrier
     | ListLive
 )

@@ -17,6 +17,7 @@ from ...transport.service_messages import (
     CancelCall,
     ChannelOpened,
     CloseChannel,
+    EndChannel,
     MessagesReceived,
     OpenChannel,
     ServiceReply,
@@ -47,6 +48,10 @@ class Way(Protocol):
 
     def close(self) -> None:
         """Use it no more."""
+        ...
+
+    def end_from(self, other: Way) -> None:
+        """Use it no more, said over another way: the event loop of this one is closed."""
         ...
 
 
@@ -145,6 +150,10 @@ class ServiceCalls:
             feed.end(error)
         self._way.close()
 
+    def end_for(self, gone: ServiceCalls) -> None:
+        """End those of an event loop that is closed, before whatever is called on this one."""
+        gone._way.end_from(self._way)
+
     @property
     def error(self) -> BaseException | None:
         """What every call raises by now."""
@@ -188,6 +197,10 @@ class LocalWay:
     def close(self) -> None:
         """See `Way.close`."""
         self._call(self._server.close_session, self._session)
+
+    def end_from(self, other: Way) -> None:
+        """See `Way.end_from`."""
+        self.close()
 
     def _call(self, function: Callable[..., None], *arguments: object) -> None:
         if self._post is None:
@@ -240,6 +253,10 @@ class RemoteWay:
                 link.send(encode_parts(CloseChannel()))
                 link.close()
         self._channel.link = self._opening = None
+
+    def end_from(self, other: Way) -> None:
+        """See `Way.end_from`."""
+        other.send(EndChannel(0, self._number))
 
     def received(self, frame: Frame) -> None:
         """See `ServiceReceiver.received`."""

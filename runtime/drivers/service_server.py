@@ -14,6 +14,7 @@ from ...transport.service_codec import MalformedServiceError, decode, encode_par
 from ...transport.service_messages import (
     ChannelOpened,
     CloseChannel,
+    EndChannel,
     MessagesReceived,
     OpenChannel,
     Refusal,
@@ -108,6 +109,14 @@ class ServiceServer:
             channel.session = self.open_session(channel.send)
         return channel
 
+    def end_channel(self, sender: LinkIdentity, number: int) -> None:
+        """End a channel of a client that it cannot close itself, as the event loop that used it is gone."""
+        channel = self._channels.get((sender.client_id, sender.incarnation, number))
+        if channel is not None:
+            if channel.link is not None:
+                channel.link.close()
+            self.forget(channel)
+
     def forget(self, channel: _ServedChannel) -> None:
         """End a channel that its client has closed."""
         self.close_session(channel.session)
@@ -181,7 +190,10 @@ class _Visitor:
             self._channel.link = None
 
     def _take(self, channel: _ServedChannel, message: ServiceMessage, size: int) -> None:
-        if type(message) in _REQUESTS:
+        if isinstance(message, EndChannel):
+            channel.note_received(size)
+            self._server.end_channel(self._sender, message.channel)
+        elif type(message) in _REQUESTS:
             channel.note_received(size)
             self._server.handle(channel.session, channel.client_id, message)  # type: ignore[arg-type]
         elif isinstance(message, MessagesReceived):

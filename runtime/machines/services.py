@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from ...transport.service_messages import (
     CancelCall,
     ClientIds,
+    EndChannel,
     EnterBarrier,
     GetKey,
     ListLive,
@@ -57,6 +58,7 @@ class Services:
         if isinstance(request, CancelCall):
             self._barriers.cancel(session, request.ticket, now)
             return self._store.handle(session, request) + self._barriers.abandon()
+        assert not isinstance(request, EndChannel), "whoever serves channels ends them"
         replies = self._store.handle(session, request)
         if isinstance(request, GetKey) and request.wait and not replies:
             self._getting[session] = client_id

@@ -116,3 +116,37 @@ def test_a_program_that_does_not_expect_it_fails_and_with_it_the_one_that_left(c
         assert "Moreover" not in job.clients[0].log
         assert "client 0 (" in job.clients[1].log
         assert SAYS[call] in job.clients[1].log
+
+
+CLOSED_LOOP = """
+import asyncio, bringup, bringup.sync
+with bringup.sync.initialize("SIM") as system:
+    def leave_a_call_behind():
+        loop = asyncio.new_event_loop()
+        async def main():
+            other = bringup.System(system._client, system._up)
+            call = asyncio.ensure_future(other.barrier("b"))
+            await other.live_clients()
+        loop.run_until_complete(main())
+        loop.close()
+    if system.client_id == {ghost}:
+        leave_a_call_behind()
+    system.barrier("all have met")
+    def look_in():  # the second to come to that round is told of its end
+        try: system.barrier("b", timeout=0)
+        except bringup.BarrierTimeoutError as error: print(list(error.missing))
+    if system.client_id != {ghost}:
+        look_in()
+    system.barrier("one has looked in")
+    if system.client_id == {ghost}:
+        look_in()
+    system.barrier("b")
+"""
+
+
+@pytest.mark.parametrize("ghost", [0, 1])
+def test_a_barrier_is_left_by_a_loop_that_is_closed(ghost: int) -> None:
+    with LocalJob(2, command=[sys.executable, "-c", CLOSED_LOOP.format(ghost=ghost)]) as job:
+        job.start()
+        assert job.wait() == {0: 0, 1: 0}, job.clients[ghost].describe()
+        assert [client.output for client in job.clients.values()] == [f"[{ghost}]\n"] * 2

@@ -42,6 +42,7 @@ MESSAGES: dict[type[sm.ServiceMessage], st.SearchStrategy[sm.ServiceMessage]] = 
     sm.CompareAndSet: st.builds(sm.CompareAndSet, unsigned, keys, st.none() | values, values),
     sm.WatchKeys: st.builds(sm.WatchKeys, unsigned, keys),
     sm.MoreChanges: st.builds(sm.MoreChanges, unsigned, counts),
+    sm.EndChannel: st.builds(sm.EndChannel, unsigned, unsigned),
     sm.CancelCall: st.builds(sm.CancelCall, unsigned),
     sm.EnterBarrier: st.builds(sm.EnterBarrier, unsigned, keys, ids, st.floats(allow_nan=False)),
     sm.Done: st.builds(sm.Done, unsigned),
