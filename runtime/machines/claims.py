@@ -89,8 +89,8 @@ def shared_error(shared: Shared, claims: Uint8Array) -> TopologyError:
     return TopologyError(
         f"client {one} on host {host} and client {other} on host {other_host} have brought up the same device: "
         f"{name}, device {one_index} of client {one} and device {other_index} of client {other}{more}. Give each "
-        "client of a host devices of its own: by local_device_ids, by a variable such as CUDA_VISIBLE_DEVICES, or "
-        "start them with `bringup run`, which divides the devices of its host"
+        "client of a host devices of its own: by local_device_ids, by a variable such as CUDA_VISIBLE_DEVICES, or by "
+        "BRINGUP_LOCAL_CLIENT_ID and BRINGUP_NUM_LOCAL_CLIENTS, as `bringup run` sets them"
     )
 
 
