@@ -62,6 +62,7 @@ def select_local_share(devices: Sequence[T], config: BackendConfig, *, owner: st
         raise ConfigurationError(
             f"{owner} is one of {count} clients of its host (BRINGUP_NUM_LOCAL_CLIENTS={count}), and the devices that "
             f"it sees, {len(devices)}, cannot be divided equally among them. Start as many clients as get equal "
-            f"numbers, or give each client its own: by local_device_ids, or by {variable}, set for each of them."
+            f"numbers, or give each client its own: by local_device_ids, or by {variable}, set for each of them; or "
+            "let them share devices (share_devices=True)."
         )
     return tuple(devices[number * each : (number + 1) * each])

@@ -49,4 +49,5 @@ def peer_config(plan: Plan) -> PeerConfig:
         heartbeat_timeout=options.heartbeat_timeout,
         shutdown_timeout=options.shutdown_timeout,
         fails_when_unhealthy=options.unhealthy_action == "fail",
+        share_devices=options.share_devices,
     )

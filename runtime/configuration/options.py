@@ -30,6 +30,7 @@ class OptionOverrides(TypedDict, total=False):
     unhealthy_action: UnhealthyAction
     isolate_backend: bool
     allow_empty: bool
+    share_devices: bool
     stall_timeout: float | None
     kv_max_bytes: int
     bind_address: str | None
@@ -60,6 +61,8 @@ class Options:
         isolate_backend: run the device backend in a child process, which can be killed where native code hangs. The
             devices are the child's then: not for frameworks that drive them from this process.
         allow_empty: let this client take part where it has no devices; another client must have some.
+        share_devices: let this client bring up devices that other clients of its host bring up as well, where these
+            allow it too: all that it sees, and no part of them.
         stall_timeout: seconds that a client may stay at one step (`System.report_progress`) without waiting for others
             before it counts as failed; `None` for ever. Client 0's counts.
         kv_max_bytes: what the keys and values of the key-value store may take, in bytes. Client 0's counts.
@@ -86,6 +89,7 @@ class Options:
     unhealthy_action: UnhealthyAction = "report"
     isolate_backend: bool = False
     allow_empty: bool = False
+    share_devices: bool = False
     stall_timeout: float | None = None
     kv_max_bytes: int = 1024**3
     bind_address: str | None = None
@@ -178,6 +182,7 @@ _READERS: Mapping[str, Callable[[Setting], object]] = {
     "unhealthy_action": lambda setting: as_choice(setting, get_args(UnhealthyAction)),
     "isolate_backend": as_flag,
     "allow_empty": as_flag,
+    "share_devices": as_flag,
     "stall_timeout": as_duration,
     "kv_max_bytes": _kv_max_bytes,
     "bind_address": as_host,

@@ -87,11 +87,12 @@ def make_plan(
         raise ConfigurationError(f"on_failure={on_failure!r} is neither 'raise' nor 'exit' nor callable")
     if device_type is not None and not isinstance(device_type, str):
         raise ConfigurationError(f"device_type={device_type!r} is not a name such as 'CPU'")
+    divides = job.num_local_clients is not None and not resolved.share_devices
     backend = BackendConfig(
         client_id=job.client_id,
         num_clients=job.num_clients,
-        local_client_id=None if job.num_local_clients is None else job.local_client_id,
-        num_local_clients=job.num_local_clients,
+        local_client_id=job.local_client_id if divides else None,
+        num_local_clients=job.num_local_clients if divides else None,
         local_device_ids=_local_device_ids(local_device_ids),
         num_logical_cpu_devices=num_logical_cpu_devices,
         enable_megacore=enable_megacore,

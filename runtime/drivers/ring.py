@@ -93,6 +93,7 @@ class RingDriver:
                 device_type,
                 effect.devices,
                 hostname=config.hostname,
+                share_devices=config.share_devices,
                 allow_empty=allow_empty,
             )
             await self._inbox.put(ev.Merged(effect.tag, table))

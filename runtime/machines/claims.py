@@ -40,12 +40,13 @@ def hash_of(fingerprint: str) -> Int32Array:
     return words
 
 
-def find_shared(counts: Int32Array, hashes: Int32Array) -> Shared | None:
+def find_shared(counts: Int32Array, hashes: Int32Array, shares: npt.NDArray[np.bool_]) -> Shared | None:
     """Find devices that are on two clients; one that a client has twice, as the cores of a chip, is its own matter.
 
     Args:
         counts: int32 `[num_clients]`, devices of each client.
         hashes: int32 `[D, 2]`, from `hash_of`, ordered by client, then by local index.
+        shares: bool `[D]`, whether the client allows others to have the device, if they allow it too.
 
     Returns:
         The first of them, or `None`.
@@ -59,6 +60,7 @@ def find_shared(counts: Int32Array, hashes: Int32Array) -> Shared | None:
     # Stable: within a kind, rows stay in the order of their clients.
     order = np.argsort(kinds, kind="stable")
     same = (kinds[order][1:] == kinds[order][:-1]) & (owners[order][1:] != owners[order][:-1])
+    same &= ~(shares[rows][order][1:] & shares[rows][order][:-1])
     if not same.any():
         return None
     pairs = np.stack([rows[order][:-1][same], rows[order][1:][same]], axis=1)
@@ -90,7 +92,8 @@ def shared_error(shared: Shared, claims: Uint8Array) -> TopologyError:
         f"client {one} on host {host} and client {other} on host {other_host} have brought up the same device: "
         f"{name}, device {one_index} of client {one} and device {other_index} of client {other}{more}. Give each "
         "client of a host devices of its own: by local_device_ids, by a variable such as CUDA_VISIBLE_DEVICES, or by "
-        "BRINGUP_LOCAL_CLIENT_ID and BRINGUP_NUM_LOCAL_CLIENTS, as `bringup run` sets them"
+        "BRINGUP_LOCAL_CLIENT_ID and BRINGUP_NUM_LOCAL_CLIENTS, as `bringup run` sets them. Where they are to "
+        "share it, set share_devices=True on all of them"
     )
 
 

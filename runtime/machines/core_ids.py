@@ -27,7 +27,8 @@ Int32Array = npt.NDArray[np.int32]
 _CORE_ID, _WRITTEN, _LOCATED = 0, 1, 2
 _LOCATION = slice(3, 7)
 _FINGERPRINT = slice(7, 7 + FINGERPRINT_COLUMNS)
-_COLUMNS = 7 + FINGERPRINT_COLUMNS
+_SHARES = 7 + FINGERPRINT_COLUMNS
+_COLUMNS = _SHARES + 1
 _TYPE_BYTES_MAX = 16
 _ID_MAX = _PLACES_MAX = np.iinfo(np.int32).max
 
@@ -99,10 +100,13 @@ def _check_types(types: Int32Array) -> None:
     )
 
 
-def own_rows(client_id: int, counts: Int32Array, devices: Sequence[LocalDevice]) -> Int32Array:
-    """Return what this client adds to the merge of the table: int32 `[D, 9]`.
+def own_rows(
+    client_id: int, counts: Int32Array, devices: Sequence[LocalDevice], *, share_devices: bool = False
+) -> Int32Array:
+    """Return what this client adds to the merge of the table: int32 `[D, 10]`.
 
-    A device without a hardware id gets its position in the job as its core id.
+    A device without a hardware id gets its position in the job as its core id. With `share_devices`, other clients that
+    say so too may have the same ones.
 
     Raises:
         TopologyError: a core id does not fit.
@@ -120,13 +124,13 @@ def own_rows(client_id: int, counts: Int32Array, devices: Sequence[LocalDevice])
         row[_CORE_ID], row[_WRITTEN] = core_id, 1
         if device.location is not None:
             row[_LOCATED], row[_LOCATION] = 1, device.location
-        row[_FINGERPRINT] = hash_of(device.fingerprint)
+        row[_FINGERPRINT], row[_SHARES] = hash_of(device.fingerprint), share_devices
     return rows
 
 
 def shared_device(counts: Int32Array, rows: Int32Array) -> Shared | None:
-    """Return which device two clients have brought up, by the merged `rows`; `None` where there is none."""
-    return find_shared(counts, rows[:, _FINGERPRINT])
+    """Return which device two clients have brought up, and do not both share, by the merged `rows`; `None` for none."""
+    return find_shared(counts, rows[:, _FINGERPRINT], rows[:, _SHARES] == 1)
 
 
 def table_of(counts: Int32Array, rows: Int32Array) -> CoreTable:

@@ -35,6 +35,7 @@ class PeerConfig:
         device_type: the type of its devices, empty where it shows only when they have come up.
         incarnation: drawn at random when the peer was made, 64 bits.
         fails_when_unhealthy: whether the job is to end where this client's devices become unhealthy.
+        share_devices: whether other clients may have this client's devices, if they allow it too.
     """
 
     client_id: int
@@ -52,6 +53,7 @@ class PeerConfig:
     heartbeat_timeout: float
     shutdown_timeout: float
     fails_when_unhealthy: bool = False
+    share_devices: bool = False
 
     def registration(self, link_address: str) -> Register:
         """Return this peer's registration; `link_address` is where the others reach its links."""

@@ -498,6 +498,12 @@ def test_the_launcher_gives_each_client_gpus_of_its_own(
     assert done.stdout.count(str(kinds)) == 2
 
 
+def test_clients_may_agree_to_share_all_gpus(libraries: Path, tmp_path: Path) -> None:
+    done = run_two(libraries, tmp_path, "", BRINGUP_SHARE_DEVICES="1", CUDA_VISIBLE_DEVICES="1")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(str([f"{NAME} Lite"] * 2)) == 2
+
+
 def test_clients_that_bring_up_the_same_gpu_are_refused_by_name(libraries: Path, tmp_path: Path) -> None:
     done = run_two(libraries, tmp_path, BY_HAND)
     assert done.returncode != 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -11,10 +13,13 @@ from bringup.runtime.machines.claims import Shared, find_shared, hash_of, own_cl
 Job = list[list[str]]
 
 
-def shared(job: Job) -> Shared | None:
-    """Return what clients with devices of these fingerprints share."""
+def shared(job: Job, allowing: Sequence[int] = ()) -> Shared | None:
+    """Return what clients with devices of these fingerprints share, though not all of them allow it."""
     hashes = [hash_of(fingerprint) for client in job for fingerprint in client]
-    return find_shared(np.array([len(client) for client in job], np.int32), np.reshape(hashes, (-1, 2)))
+    allowed = [client_id in allowing for client_id, client in enumerate(job) for _ in client]
+    return find_shared(
+        np.array([len(client) for client in job], np.int32), np.reshape(hashes, (-1, 2)), np.array(allowed, bool)
+    )
 
 
 def error(job: Job, hosts: list[str]) -> str:
@@ -58,6 +63,14 @@ def test_nothing_is_shared(job: Job) -> None:
 )
 def test_what_is_shared_is_found(job: Job, found: Shared) -> None:
     assert shared(job) == found
+
+
+def test_what_all_allow_is_not_told() -> None:
+    job = [["a", "b"], ["a"], ["a", "b"]]
+    assert shared(job, allowing=(0, 1, 2)) is None
+    assert shared(job, allowing=(0, 2)) == ((0, 0), (1, 0), 1)
+    assert shared(job, allowing=(0, 1)) == ((0, 1), (2, 1), 2)
+    assert shared(job, allowing=(1,)) == ((0, 0), (1, 0), 2)
 
 
 def test_the_error_names_the_device_both_clients_and_both_hosts() -> None:

@@ -137,7 +137,7 @@ def test_clients_without_devices_have_no_rows() -> None:
     job: Job = [[], [device(2, 1), device(5, 0)], []]
     counts = np.array([0, 2, 0], np.int32)
     rows = sum(
-        (own_rows(client_id, counts, devices) for client_id, devices in enumerate(job)), np.zeros((2, 9), np.int32)
+        (own_rows(client_id, counts, devices) for client_id, devices in enumerate(job)), np.zeros((2, 10), np.int32)
     )
     table = table_of(counts, rows)
     assert table.core_ids.tolist() == [2, 5]

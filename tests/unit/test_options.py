@@ -24,6 +24,7 @@ DEFAULTS = {
     "unhealthy_action": "report",
     "isolate_backend": False,
     "allow_empty": False,
+    "share_devices": False,
     "stall_timeout": None,
     "kv_max_bytes": 2**30,
     "bind_address": None,
