@@ -242,5 +242,5 @@ class SystemFacts:
         state = f"failed: {self._client.failed.value}" if self._client.failed.is_set else self._client.phase
         return (
             f"<{type(self).__name__} client {self.client_id} of {self.num_clients}, "
-            f"{len(self._up.table.core_ids)} {self.device_type} devices, {state}>"
+            f"{(count := len(self._up.table.core_ids))} {self.device_type} device{'s' * (count != 1)}, {state}>"
         )

@@ -219,7 +219,7 @@ class PeerNetwork:
             await asyncio.sleep(timeout)
             return ProbeResult(ProbeOutcome.SILENT, f"{address} does not answer: {reason}")
         if reason is not None:
-            return ProbeResult(ProbeOutcome.REFUSED, f"{address} refuses connections")
+            return ProbeResult(ProbeOutcome.REFUSED, f"its link port {address} refuses connections")
         if self._hub._listeners[address].incarnation != incarnation:
             return ProbeResult(ProbeOutcome.REPLACED, f"another process answers on {address}")
         return ProbeResult(ProbeOutcome.ALIVE, f"the process on {address} answers")

@@ -50,14 +50,14 @@ class LinkDialler:
             link, reply = await self._exchange(address, Hello(Purpose.LINK, own, right), None, self.patience)
             if reply.status is not Status.ACCEPTED:
                 link.close()
-                said = f"{address} refused the link from client {own.client_id} to client {right.client_id}"
+                said = f"link port {address} refused the link from client {own.client_id} to client {right.client_id}"
                 raise DialError(Trouble(TroubleKind.DENIED, f"{said}: {reply.status.name}"))
             # An answer that is lost leaves the neighbour waiting for another attempt, and not with half a link.
             await link.send(CONFIRMATION)
             return link
 
         def report_where(trouble: Trouble) -> None:
-            report(Trouble(trouble.kind, f"{address} cannot be reached: {trouble.text}"))
+            report(Trouble(trouble.kind, f"link port {address} cannot be reached: {trouble.text}"))
 
         try:
             return await reach(Goal.LINK, attempt, report_where)
@@ -72,13 +72,13 @@ class LinkDialler:
         try:
             link, reply = await self._exchange(address, hello, HELLO_TIMEOUT, self.patience)
         except OSError as error:
-            raise ChannelClosedError(f"{address} cannot be reached: {trouble_of(error).text}") from None
+            raise ChannelClosedError(f"link port {address} cannot be reached: {trouble_of(error).text}") from None
         if reply.status is Status.ACCEPTED:
             service = TcpServiceLink(is_server=False)
             service.begin(link, receiver)
             return service
         link.close()
-        raise ChannelClosedError(f"{address} refused services to client {own.client_id}: {reply.status.name}")
+        raise ChannelClosedError(f"link port {address} refused services to client {own.client_id}: {reply.status.name}")
 
     async def probe(self, address: Address, incarnation: int, timeout: float) -> ProbeResult:
         """See `Network.probe`."""
@@ -94,13 +94,13 @@ class LinkDialler:
                     lambda trouble: reasons.append(trouble.text),
                 )
         except DialError:
-            return ProbeResult(ProbeOutcome.REFUSED, f"{address} refuses connections")
+            return ProbeResult(ProbeOutcome.REFUSED, f"its link port {address} refuses connections")
         except TimeoutError:
-            return ProbeResult(ProbeOutcome.SILENT, f"{address} does not answer: {reasons[-1]}")
+            return ProbeResult(ProbeOutcome.SILENT, f"its link port {address} does not answer: {reasons[-1]}")
         link.close()
         if reply.incarnation != incarnation:
-            return ProbeResult(ProbeOutcome.REPLACED, f"another process answers on {address}")
-        return ProbeResult(ProbeOutcome.ALIVE, f"the process on {address} answers")
+            return ProbeResult(ProbeOutcome.REPLACED, f"another process answers on its link port {address}")
+        return ProbeResult(ProbeOutcome.ALIVE, f"the process on its link port {address} answers")
 
     async def _exchange(
         self, address: Address, hello: Hello, timeout: float | None, patience: float

@@ -119,8 +119,8 @@ def _progress(clients: tuple[Said, ...]) -> str:
     for step, reached in steps.items():
         if not all(reached):
             missing = format_ids(client_id for client_id, there in enumerate(reached) if not there)
-            return f"{sum(reached)} of {number} clients {step}, waiting for {missing}"
-    return f"{number} clients done"
+            return f"{sum(reached)} of {number} client{'s' * (number != 1)} {step}, waiting for {missing}"
+    return f"{number} client{'s' * (number != 1)} done"
 
 
 def _failure(run: DemoRun) -> tuple[int, list[str]] | None:

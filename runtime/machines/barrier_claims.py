@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .ids import format_ids, unpack_ids
+from .ids import name_ids, unpack_ids
 
 __all__ = ["Claim", "read_claim"]
 
@@ -37,8 +37,8 @@ class Claim:
     def __str__(self) -> str:
         if self.stranger is None:
             size = len(self)
-            return f"all {size} clients" if size == self.num_clients else f"clients {format_ids(self)}"
-        known = f"clients {format_ids(self)} and " if self.pairs else ""
+            return f"all {size} clients" if size == self.num_clients else name_ids(self)
+        known = f"{name_ids(self)} and " if self.pairs else ""
         return f"{known}client {self.stranger}, which is not in this job of {self.num_clients} clients"
 
 

@@ -44,7 +44,7 @@ from .admission import CoordinatorConfig, refusal_of
 from .culprits import culprit_of
 from .departures import Departures
 from .detector import Detector
-from .ids import format_ids, pack_ids
+from .ids import name_ids, pack_ids
 from .lag import Lag
 from .member import Member, link_trouble, roster
 from .news import News
@@ -305,7 +305,7 @@ class CoordinatorMachine:
         self._untold = {m.register.client_id for m in self._members.values() if not m.is_connected}
         effects: Effects = [ev.Answer(tuple(m.session for m in leavers), Dismissed(pack_ids(without)))]
         if stayers:
-            cause = f"it shut down, and clients {format_ids(without)} did not join in time"
+            cause = f"it shut down, and {name_ids(without)} did not join in time"
             effects.append(ev.Answer(tuple(m.session for m in stayers), self._verdict(leavers[0], "", cause, ())))
         return effects
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from ...devices.base import CoreLocation, LocalDevice
 from ...errors import TopologyError
 from .claims import FINGERPRINT_COLUMNS, Shared, find_shared, hash_of
-from .ids import format_ids
+from .ids import name_ids
 
 __all__ = ["CoreTable", "counts_of", "own_entry", "own_rows", "shared_device", "table_of"]
 
@@ -80,7 +80,7 @@ def counts_of(entries: Int32Array, *, allow_empty: bool = False) -> Int32Array:
         raise TopologyError("no client brought a device to the job. Look at the devices of their hosts.")
     if empty.size and not allow_empty:
         raise TopologyError(
-            f"clients {format_ids(empty.tolist())} brought no devices to the job; every client must have at least one. "
+            f"{name_ids(empty.tolist())} brought no devices to the job; every client must have at least one. "
             "Look at local_device_ids and at the devices of those hosts, or set allow_empty=True on every client."
         )
     return counts
@@ -93,7 +93,8 @@ def _check_types(types: Int32Array) -> None:
     for client_id, name in enumerate(types.astype("<i4")):
         clients.setdefault(name.tobytes().rstrip(b"\0"), []).append(client_id)
     camps = "; ".join(
-        f"clients {format_ids(ids)} have {name.decode(errors='replace')}" for name, ids in clients.items()
+        f"{name_ids(ids)} {'has' if len(ids) == 1 else 'have'} {name.decode(errors='replace')}"
+        for name, ids in clients.items()
     )
     raise TopologyError(
         f"the clients brought up different types of devices: {camps}. Give all of them the same device_type."
@@ -163,7 +164,7 @@ def _locations(counts: Int32Array, rows: Int32Array) -> Int32Array | None:
     if not located.all():
         without = {_owner(counts, int(row))[0] for row in np.flatnonzero(~located)}
         raise TopologyError(
-            f"devices of clients {format_ids(without)} have no location while others have one: "
+            f"devices of {name_ids(without)} have no location while others have one: "
             "the clients do not run the same kind of device"
         )
     locations = rows[:, _LOCATION].copy()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .detector import Detector
-from .ids import format_ids
+from .ids import format_ids, name_ids
 from .suspicions import Suspicions
 
 __all__ = ["Culprit", "culprit_of"]
@@ -42,7 +42,11 @@ def culprit_of(suspicions: Suspicions, judge: Detector, num_clients: int, now: f
     if not killed:
         if slept > 0:
             what = f"it did not run for {slept:.1f} s (stopped, suspended or starved)"
-            return Culprit(_HOST, f"{what}, and clients {format_ids(dead)} have gone: {_causes(dead)}", is_host=True)
+            return Culprit(
+                _HOST,
+                f"{what}, and {name_ids(dead)} {'has' if len(dead) == 1 else 'have'} gone: {_causes(dead)}",
+                is_host=True,
+            )
         if 1 < len(dead) == num_clients - 1:
             what = "all other clients have gone, as they do when this one is stopped or cut off for too long"
             return Culprit(_HOST, f"{what}: {_causes(dead)}", is_host=True)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from ...errors import PeerFailedError
 from ...transport.messages import Leaver, Leaving, MemberInfo
-from .ids import format_ids
+from .ids import name_ids
 from .phases import Phase
 
 __all__ = ["Departures", "RoundCounts", "collective_without", "ids_of", "round_without"]
@@ -125,5 +125,4 @@ def collective_without(leaver: MemberInfo, collectives: int, client_id: int, num
 
 
 def _wait(client_ids: Collection[int]) -> str:
-    ids = format_ids(client_ids)
-    return f"clients {ids} wait" if len(client_ids) > 1 else f"client {ids} waits"
+    return f"{name_ids(client_ids)} {'wait' if len(client_ids) > 1 else 'waits'}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ...errors import BringupError, PeerFailedError
 from ...transport.messages import PROTOCOL_VERSION, Formed, HeartbeatAck, MemberUpdate, Register, Verdict
-from .ids import format_ids, unpack_ids
+from .ids import name_ids, unpack_ids
 from .job_lists import digest_of
 from .phases import Phase, furthest_behind
 from .verdicts import (
@@ -167,7 +167,7 @@ class Knowledge:
         if self._config.client_id in laggards and own_phase is Phase.DEVICES:
             kind = f"{self._config.device_type} devices" if self._config.device_type else "devices"
             return f"the {kind} of this client"
-        text = f"clients {format_ids(laggards)} in phase {next(iter(laggards.values()))}"
+        text = f"{name_ids(laggards)} in phase {next(iter(laggards.values()))}"
         return text + (f" ({self.link_reason})" if self.link_reason else "")
 
     # Errors.

@@ -25,7 +25,7 @@ import math
 from dataclasses import dataclass
 
 from ...transport.messages import PointSet, PreemptionNotice, StepAsked, StepTold
-from .ids import format_ids
+from .ids import name_ids
 
 __all__ = [
     "ANSWER_TIMEOUT",
@@ -134,7 +134,7 @@ class PreemptionAgreement:
         if now < asking.deadline:
             return []
         why = (
-            f"clients {format_ids(self._untold(asking))} did not come to a preemption point within "
+            f"{name_ids(self._untold(asking))} did not come to a preemption point within "
             f"{self._answer_timeout:g} s after all were asked: {self._why(asking.plan, now)}"
         )
         return self._settle(NO_STEP, why, now)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...transport.messages import Commit, Ready
-from .ids import format_ids
+from .ids import name_ids
 from .kinds import join_runs
 from .phases import slowest
 
@@ -33,7 +33,7 @@ class Reports:
             by_digest.setdefault(report.digest, []).append(client_id)
         if len(by_digest) == 1:
             return None
-        camps = "; ".join(f"clients {format_ids(ids)} hold {digest.hex()}" for digest, ids in by_digest.items())
+        camps = "; ".join(f"{digest.hex()} by {name_ids(ids)}" for digest, ids in by_digest.items())
         cause = f"the clients hold different tables of devices after the merge: {camps}. Restart the job."
         return min(by_digest.values(), key=len)[0], cause
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...transport.messages import Heartbeat, Step
-from .ids import format_ids
+from .ids import name_ids
 
 __all__ = ["Steps"]
 
@@ -78,7 +78,7 @@ class Steps:
         front = max(other.step for other in self._marks.values())
         text = f"it is at step {mark.step}"
         if beside:
-            text += f", as are clients {format_ids(beside)}"
+            text += f", as {'is' if len(beside) == 1 else 'are'} {name_ids(beside)}"
         if front > mark.step:
             text += f", {front - mark.step} behind client {next(c for c, m in self._marks.items() if m.step == front)}"
         return text

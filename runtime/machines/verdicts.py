@@ -12,7 +12,7 @@ from ...errors import (
     TopologyError,
 )
 from ...transport.messages import MemberInfo, Refused, Verdict
-from .ids import format_ids, unpack_ids
+from .ids import format_ids, name_ids, unpack_ids
 from .phases import Phase
 
 __all__ = [
@@ -118,7 +118,7 @@ def rendezvous_timeout(
     if reason:
         text += f" ({reason})"
     return RendezvousTimeoutError(
-        f"{text}. Present: clients {format_ids(present)}. {_ADVICE_SLOW if came else _ADVICE_ABSENT}",
+        f"{text}. Present: {name_ids(present)}. {_ADVICE_SLOW if came else _ADVICE_ABSENT}",
         missing=missing,
         present=present,
     )

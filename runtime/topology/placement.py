@@ -187,7 +187,8 @@ class Placement:
     def __repr__(self) -> str:
         wrapping = f", wrapping around in {', '.join(self._wrap)}" if self._wrap else ""
         extents = "x".join(map(str, self._extents))
-        return f"<Topology {extents}, {self.num_devices} devices of {self.num_clients} clients{wrapping}>"
+        clients = f"{self.num_clients} client{'s' * (self.num_clients != 1)}"
+        return f"<Topology {extents}, {self.num_devices} devices of {clients}{wrapping}>"
 
 
 def _fixed(numbers: npt.NDArray[np.integer[Any]]) -> Int32Array:

@@ -146,7 +146,7 @@ def test_clients_that_do_not_agree_on_empty_clients_fail_with_the_reason(allowin
     for client_id, error in enumerate(errors):
         if 1 in allowing:
             assert error.error == "TopologyError"
-            assert "clients 1 brought no devices to the job" in error.text
+            assert "client 1 brought no devices to the job" in error.text
         else:
             assert error.error == ("DeviceNotFoundError" if client_id == 1 else "PeerFailedError")
 

@@ -109,7 +109,7 @@ def test_clients_that_turn_out_to_have_different_devices_are_all_told() -> None:
         errors = [call.error() for call in calls]
     for error in errors:
         assert error.error == "TopologyError"
-        assert "clients 0, 2 have SIM; clients 1 have " in error.text
+        assert "clients 0, 2 have SIM; client 1 has " in error.text
 
 
 def test_a_second_job_on_the_same_port_is_told_which_and_by_whom() -> None:

@@ -213,6 +213,12 @@ def test_everything_logs_by_one_name() -> None:
                 )
 
 
+def test_one_client_is_no_clients() -> None:
+    """What names clients by their ids is `name_ids`: a text with `clients` before them is wrong where there is one."""
+    for module, path in FILES.items():
+        assert "clients {format_ids(" not in path.read_text(), module
+
+
 def test_the_root_holds_three_python_files() -> None:
     assert {path.name for path in ROOT.glob("*.py")} == {"__init__.py", "__main__.py", "errors.py"}
 

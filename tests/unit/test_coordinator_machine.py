@@ -214,7 +214,7 @@ def test_different_digests_fail_for_all_and_name_the_odd_one() -> None:
     say(machine, 1, ready(b"other"))
     found = verdict(say(machine, 2, ready()))
     assert (found.error, found.client_id) == ("TopologyError", 1)
-    assert "clients 0, 2 hold" in found.cause
+    assert "by clients 0, 2; " in found.cause
     assert is_closed(machine)
 
 

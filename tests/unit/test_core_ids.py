@@ -129,7 +129,7 @@ def test_some_clients_may_be_allowed_to_have_no_devices_but_not_all() -> None:
 
 @pytest.mark.parametrize("other", ["CPU", "ACCELERATOR-OF-A-LONG-NAME"])
 def test_clients_with_different_types_of_devices_are_named(other: str) -> None:
-    with pytest.raises(TopologyError, match=rf"clients 0, 2 have SIM; clients 1 have {other[:16]}\. Give"):
+    with pytest.raises(TopologyError, match=rf"clients 0, 2 have SIM; client 1 has {other[:16]}\. Give"):
         counts_of(entries([("SIM", 2), (other, 2), ("SIM", 2)]))
 
 

@@ -206,7 +206,7 @@ def test_a_client_that_never_comes_does_not_hold_the_others_for_ever() -> None:
     job.deliver_all()
     assert job.answers[0][1] is False
     assert job.sets[0].step == NO_STEP
-    assert "clients 1 did not come to a preemption point within 180 s" in job.sets[0].reason
+    assert "client 1 did not come to a preemption point within 180 s" in job.sets[0].reason
     assert job.reach(1, 0) is False
     assert job.run_to(9) == [[], [], []]
     job.announce(2)

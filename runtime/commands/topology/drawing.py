@@ -140,7 +140,9 @@ def draw(topology: Topology, mesh: Mesh | None = None, ring_dims: Sequence[str] 
 
 def _title(topology: Topology, mesh: Mesh | None, ring_dims: Sequence[str]) -> str:
     extents = "x".join(map(str, topology.extents))
-    text = f"{extents}: {topology.num_devices} devices of {topology.num_clients} clients"
+    text = (
+        f"{extents}: {topology.num_devices} devices of {topology.num_clients} client{'s' * (topology.num_clients != 1)}"
+    )
     if mesh is None or not ring_dims:
         return text
     dims = ", ".join(f"{name}={size}" for name, size in zip(mesh.dim_names, mesh.shape, strict=True))
