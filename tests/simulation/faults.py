@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from bringup.runtime.machines import events as ev
+from bringup.transport.attempts import TroubleKind
 
 from . import bounds
 from .network import EVER
@@ -22,11 +23,13 @@ __all__ = [
     "CutBetween",
     "CutOff",
     "Fault",
+    "LoseNames",
     "Preempt",
     "Restart",
     "Sicken",
     "Sleep",
     "Stop",
+    "TroubleDials",
 ]
 
 _HOST = 0
@@ -174,6 +177,38 @@ class BreakLink:
             bounds.link_broke(left, right)
         left.ring_end.break_link()
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class TroubleDials:
+    """The next connects that clients ask for fail, or are slow, though nobody is hurt."""
+
+    clients: tuple[int, ...]
+    troubles: tuple[TroubleKind | str, ...]
+
+    def strike(self, world: World) -> bool:
+        """See `Fault`."""
+        victims = [process for client_id in self.clients if (process := world.current(client_id)) is not None]
+        for victim in victims:
+            victim.dials.troubles.extend(self.troubles)
+        return bool(victims)
+
+
+@dataclass(frozen=True, slots=True)
+class LoseNames:
+    """No name can be looked up on the hosts of clients; a look-up takes so long to fail."""
+
+    clients: tuple[int, ...]
+    seconds: float
+    lookup_seconds: float
+
+    def strike(self, world: World) -> bool:
+        """See `Fault`."""
+        now = world.clock.now
+        victims = [process for client_id in self.clients if (process := world.current(client_id)) is not None]
+        for victim in victims:
+            victim.dials.lose_names(now, now + self.seconds, self.lookup_seconds)
+        return bool(victims)
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,9 @@ def _asked(world: World, job: Job, probe: ev.Probe) -> None:
     suspect = next(member for member in job.members.values() if member.incarnation == probe.incarnation)
     beside = (job.members.get((suspect.client_id + way) % world.num_clients) for way in (-1, 1))
     links = [suspect, *(member for member in beside if member is not None)]
-    is_troubled = any(world.network.is_link_troubled(p.client_id) or not p.is_listening for p in links)
+    is_troubled = any(
+        world.network.is_link_troubled(p.client_id) or not p.is_listening or p.dials.hindrances for p in links
+    )
     is_connected = suspect.session is not None and suspect.session.is_whole and suspect.heard_at != world.clock.now
     assert is_troubled or not is_connected, f"{suspect.name} is probed for no reason"
 

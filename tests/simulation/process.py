@@ -14,6 +14,7 @@ from bringup.transport.service_messages import EnterBarrier, ServiceReply
 
 from . import bounds, invariants
 from .closing import Closing
+from .dialling import Dials
 from .driven import Driven
 from .network import EVER
 from .os_process import OsProcess
@@ -68,6 +69,7 @@ class Process(OsProcess):
         self.hosted: Job | None = None
         self.job: Job | None = None
         self.session: Session | None = None
+        self.dials = Dials()
         self.redials = 0
         self.ring_end: RingEnd | None = None
         self.is_over = False

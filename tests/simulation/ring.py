@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from bringup.devices.base import LocalDevice
 from bringup.errors import TopologyError
 from bringup.runtime.machines import events as ev
+from bringup.transport.attempts import Goal, Trouble, TroubleKind
 
+from .dialling import Dial
 from .network import Stream
 from .total import Total
 
@@ -22,7 +24,6 @@ Shares = list[Sequence[LocalDevice]]
 
 _CLOSED = "the other side closed the connection"
 _RESET = "Connection reset by peer"
-_CONNECT_TIMEOUT = 3.0
 _UNACKNOWLEDGED_MAX = 10.0
 
 
@@ -58,6 +59,8 @@ class _Link:
 
     def _give_up(self) -> None:
         if self._there.is_stuck:
+            process, acceptor = self._opener.process, self._acceptor.process
+            process.world.network.broken_links.update((process.client_id, acceptor.client_id))
             self._there.drop()
             self._opener.link_broken("right", "Connection timed out")
 
@@ -73,6 +76,15 @@ class RingEnd:
         self._ring = ring
         self._tag = joined.tag
         self._links: dict[str, _Link] = {}
+        self.dial = Dial(
+            process,
+            Goal.LINK,
+            self.right.client_id,
+            lambda dial: ring.knock(self),
+            is_wanted=lambda: self._is_wanted,
+            report=self._report,
+            final=lambda trouble: self.link_broken("right", trouble.text),
+        )
         self._could_not_open = False
         self._breaks: list[ev.LinkBroken] = []
         self._merging: ev.Tag | None = None
@@ -81,24 +93,21 @@ class RingEnd:
 
     # Links.
 
-    def connect(self, give_up_at: float) -> None:
-        """Open the right link."""
-        process, target = self.process, self.right.client_id
-        network, now = process.world.network, process.world.clock.now
-        if self.is_closed or self._could_not_open or "right" in self._links:
-            return None
-        if not network.is_cut_between(process.client_id, target):
-            return process.world.clock.after(network.delay(), self._ring.knock, self)
-        if now >= give_up_at:
-            return self.link_broken("right", f"no answer within {_CONNECT_TIMEOUT:g} s")
-        # The kernel tries once more after one second; what comes later is too late.
-        return process.later(min(1.0, give_up_at - now), self.connect, give_up_at)
+    def _report(self, trouble: Trouble) -> None:
+        is_refused = trouble.kind is TroubleKind.REFUSED
+        self.process.tell_peer(ev.LinkDelayed(self.right.client_id, trouble.text, is_refused))
+
+    @property
+    def _is_wanted(self) -> bool:
+        return not (self.is_closed or self._could_not_open or "right" in self._links)
 
     def link_up(self, side: str, link: _Link) -> None:
         """One of the two links stands. The driver watches them once both do."""
         if self.is_closed:
             return link.close(side)
         self._links[side] = link
+        if side == "right":
+            self.dial.worked()
         if len(self._links) == 2:
             self.process.tell_peer(ev.RingConnected(self._tag))
             for event in self._breaks:
@@ -182,16 +191,16 @@ class SimulatedRing:
         if self.size == 1:
             return process.later(0.0, process.tell_peer, ev.RingConnected(joined.tag))
         self._greet(process)
-        return end.connect(self.world.clock.now + _CONNECT_TIMEOUT)
+        return end.dial.attempt()
 
     def knock(self, caller: RingEnd) -> None:
         """Somebody asks for a link at its right neighbour's address."""
         neighbour = self.world.listener(caller.right.link_address)
         delay = self.world.network.delay()
         if neighbour is None:
-            caller.process.later(delay, caller.link_broken, "right", "connection refused")
+            caller.process.later(delay, caller.dial.fail, TroubleKind.REFUSED)
         elif neighbour.incarnation != caller.right.incarnation:
-            caller.process.later(delay, caller.link_broken, "right", "refused the link")
+            caller.process.later(delay, caller.dial.fail, TroubleKind.DENIED)
         else:
             self._callers[neighbour.incarnation] = caller
             neighbour.deliver(self._greet, neighbour)
@@ -208,4 +217,4 @@ class SimulatedRing:
             process.ring_end.close()
         caller = self._callers.pop(process.incarnation, None)
         if caller is not None:
-            caller.process.later(self.world.network.delay(), caller.link_broken, "right", _CLOSED)
+            caller.process.later(self.world.network.delay(), caller.dial.fail, TroubleKind.BROKEN)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bringup.runtime.machines.phases import Phase
+from bringup.transport.attempts import TroubleKind
 
 from . import faults
+from .dialling import SLOWLY
 from .faults import Fault
 from .network import EVER, LAN, Latency
 
@@ -257,6 +259,32 @@ class _Draw:
     def break_link(self) -> None:
         self.plan(faults.BreakLink(self._client()))
 
+    def trouble_dials(self) -> None:
+        """Mostly where everybody dials: at the beginning, and once the job has formed."""
+        rng = self.rng
+        kinds = [TroubleKind.UNANSWERED, TroubleKind.REFUSED, TroubleKind.BROKEN, SLOWLY]
+        troubles = tuple(rng.choice(kinds) for _ in range(rng.choice([1, 1, 2])))
+        clients = self._clients(rng.choice([1, 3, self.num_clients]))
+        self.plan(faults.TroubleDials(clients, troubles), self._moment_before_dials())
+
+    def lose_names(self) -> None:
+        rng = self.rng
+        clients = self._clients(rng.choice([1, 3, self.num_clients]))
+        if rng.random() < 0.5:
+            # What was known before has to do.
+            moment = Moment(rng.choice([Phase.COMMIT, Phase.READY]), clients[0], 0.0)
+            self.plan(faults.LoseNames(clients, 3 * self.scenario.heartbeat_timeout, rng.choice([0.0, 5.0])), moment)
+            return self.plan(faults.BreakConnection(clients, 1, 0.0), replace(moment, after=0.01))
+        seconds = rng.choice([0.1, 1.0, self._seconds()])
+        fault = faults.LoseNames(clients, min(seconds, 3600.0), rng.choice([0.0, 0.0, 1.0, 5.0]))
+        return self.plan(fault, self._moment_before_dials())
+
+    def _moment_before_dials(self) -> Moment | None:
+        rng = self.rng
+        if rng.random() < 0.3:
+            return None
+        return Moment(None, 0, rng.choice([0.0, rng.uniform(0.0, self.scenario.spread + 0.05)]))
+
     def restart(self) -> None:
         rng = self.rng
         after = rng.choice([0.0, 0.01, 0.5, self.scenario.heartbeat_timeout])
@@ -316,6 +344,8 @@ _DRAWS = {
     "CutBetween": (_Draw.cut_between, 9),
     "BreakConnection": (_Draw.break_connection, 14),
     "BreakLink": (_Draw.break_link, 5),
+    "TroubleDials": (_Draw.trouble_dials, 9),
+    "LoseNames": (_Draw.lose_names, 6),
     "Restart": (_Draw.restart, 8),
     "Abort": (_Draw.abort, 6),
     "Sicken": (_Draw.sicken, 2),

@@ -22,6 +22,9 @@ from bringup.runtime.machines.peer import PeerMachine
 from bringup.runtime.machines.preemption import PreemptionAgreement
 from bringup.runtime.machines.reports import Reports
 from bringup.runtime.machines.steps import Steps
+from bringup.runtime.machines.suspicions import Suspicions
+from bringup.transport import attempts
+from bringup.transport.attempts import Goal, NameRecord, TroubleKind
 from bringup.transport.ledger import Ledger
 from bringup.transport.messages import Ready, Verdict
 from bringup.transport.ports import ProbeOutcome
@@ -153,7 +156,49 @@ def judge_before_reading(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Lag, "is_reading", lambda self, now: False)
 
 
+def dial_a_link_once(patch: pytest.MonkeyPatch) -> None:
+    """Whatever is in the way of a ring link ends the job, and its neighbour is blamed."""
+    patch.setitem(attempts._FINAL, Goal.LINK, tuple(TroubleKind))
+
+
+def dial_a_refused_link_once(patch: pytest.MonkeyPatch) -> None:
+    """A refusal is not asked about, but believed."""
+    patch.setitem(attempts._FINAL, Goal.LINK, (TroubleKind.DENIED, TroubleKind.REFUSED))
+
+
+def take_a_delayed_link_for_a_broken_one(patch: pytest.MonkeyPatch) -> None:
+    """A link that its neighbour's address refuses at first is held against it."""
+    patch.setattr(Suspicions, "link_refused", Suspicions.link_broke)
+
+
+def give_a_coordinator_up_at_the_first_trouble(patch: pytest.MonkeyPatch) -> None:
+    patch.setitem(attempts._FINAL, Goal.SESSION, tuple(TroubleKind))
+
+
+def give_a_suspect_up_at_the_first_trouble(patch: pytest.MonkeyPatch) -> None:
+    """Whatever is in the way of a probe is taken for a refusal."""
+    patch.setitem(attempts._FINAL, Goal.PROBE, tuple(TroubleKind))
+
+
+def forget_what_a_name_led_to(patch: pytest.MonkeyPatch) -> None:
+    """Without a resolver no connection is restored."""
+    shipped = NameRecord.begin
+
+    def begin(self: Any, now: float) -> bool:
+        self.hosts, self.error, self._is_asking = (), "", False
+        self._asked_at = None if self._asked_at is None else float("-inf")
+        return shipped(self, now)
+
+    patch.setattr(NameRecord, "begin", begin)
+
+
 PLANTED: tuple[Planting, ...] = (
+    dial_a_link_once,
+    dial_a_refused_link_once,
+    take_a_delayed_link_for_a_broken_one,
+    give_a_coordinator_up_at_the_first_trouble,
+    give_a_suspect_up_at_the_first_trouble,
+    forget_what_a_name_led_to,
     drop_the_goodbye,
     take_waits_for_work,
     blame_whoever_is_missed_first_after_a_sleep,

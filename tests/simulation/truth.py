@@ -54,13 +54,14 @@ def is_unheard_for_a_reason(
     cuts = [(c.since, c.until, c.hole) for c in world.network.cuts if c.touches(client.client_id, 0)]
     stops = [*(heard.stops if for_stops else ()), *own_stops]
     redialled = [(t, t + _LATE + 8 * latency.worst) for t in client.breaks]
-    unheard = [*stops, *redialled, *((begin, end + hole + latency.resend) for begin, end, hole in cuts)]
+    hindered = [(begin, end + _LATE + 8 * latency.worst) for begin, end in client.dials.hindrances]
+    unheard = [*stops, *redialled, *hindered, *((begin, end + hole + latency.resend) for begin, end, hole in cuts)]
     enough = config.heartbeat_interval + slack
     if any(end - begin > enough for begin, end in clear_stretches(unheard, since, now)):
         return False
     interval = client.config.heartbeat_interval
     redial_at = since + max(config.heartbeat_timeout / 2, 2.5 * interval)
-    impaired = [*stops, *((begin, end) for begin, end, _ in cuts)]
+    impaired = [*stops, *hindered, *((begin, end) for begin, end, _ in cuts)]
     enough = RECONNECT_MAX + slack + 6 * latency.worst
     return not any(end - max(begin, redial_at) > enough for begin, end in clear_stretches(impaired, since, now))
 
@@ -70,7 +71,10 @@ def _disturbances(world: World, process: Process, host: Process, *, for_own_stop
     latency = world.network.latency
     cuts = [(c.since, c.until + c.hole + RECONNECT_MAX) for c in world.network.cuts if c.touches(process.client_id, 0)]
     breaks = [(t, t + _LATE + 8 * latency.worst) for t in (*process.breaks, *host.breaks)]
-    return [*(process.stops if for_own_stops else ()), *host.stops, *cuts, *breaks]
+    hindered = [(begin, end + _LATE + 8 * latency.worst) for p in (process, host) for begin, end in p.dials.hindrances]
+    own_stops = process.stops if for_own_stops else ()
+    # A name that was looked up once is known from then on; the coordinator may have to ask for a suspect's.
+    return [*own_stops, *host.stops, *cuts, *breaks, *hindered, *host.dials.outages]
 
 
 def is_clean(world: World, process: Process, host: Process, since: float, *, for_own_stops: bool = True) -> bool:

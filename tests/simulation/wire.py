@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from bringup.runtime.drivers.coordinator import PROBE_TIMEOUT, REGISTRATION_TIMEOUT
 from bringup.runtime.machines import events as ev
-from bringup.transport.attempts import retry_delay
+from bringup.transport.attempts import Goal, TroubleKind, retry_delay
 from bringup.transport.ports import ProbeOutcome
 
 from .costs import Mail
-from .network import EVER, RECONNECT_MAX
+from .dialling import Dial
+from .network import EVER
 from .session import Connection, Session
 
 if TYPE_CHECKING:
@@ -57,15 +58,23 @@ class Wire:
             client.session.leave_client_carrier()
             client.session = None
             return client.later(_REDIAL_DELAY, self.dial, client, tag)
-        host, network = self.world.host, self.network
-        if network.is_cut_between(client.client_id, _HOST):
-            network.when_open_between(client.client_id, _HOST, self._soon, RECONNECT_MAX, client, self.dial, tag)
-        elif host is None:
+        return Dial(
+            client,
+            Goal.COORDINATOR,
+            _HOST,
+            partial(self._arrive, client, tag),
+            is_wanted=lambda: not client.is_over,
+            report=lambda trouble: client.tell_peer(ev.DialFailed(trouble.text)),
+        ).attempt()
+
+    def _arrive(self, client: Process, tag: ev.Tag, dial: Dial) -> None:
+        host = self.world.host
+        if host is None:
             self._waiting.append((client, tag))
-            client.later(network.delay(), client.tell_peer, ev.DialFailed("connection refused"))
+            client.later(self.network.delay(), client.tell_peer, ev.DialFailed("connection refused"))
         else:
-            network.clock.after(network.delay(), host.deliver, self._accept, client, host, tag)
-        return None
+            dial.worked()
+            host.deliver(self._accept, client, host, tag)
 
     def serve(self) -> None:
         """A coordinator listens now: whoever waits for one finds it at the next attempt."""
@@ -135,26 +144,28 @@ class Wire:
     def _redial(self, client: Process, tag: ev.Tag, turn: int) -> None:
         if client.redials != turn:
             return
-        network = self.network
-        if network.is_cut_between(client.client_id, _HOST):
-            network.when_open_between(
-                client.client_id, _HOST, self._soon, RECONNECT_MAX, client, self._redial, tag, turn
-            )
-        else:
-            network.clock.after(network.delay(), self._knock, client, tag, turn)
+        Dial(
+            client,
+            Goal.SESSION,
+            _HOST,
+            partial(self._knock, client, tag, turn),
+            is_wanted=lambda: client.redials == turn,
+            final=lambda _: self._give_up(client, tag, turn, "connection refused"),
+        ).attempt()
 
-    def _knock(self, client: Process, tag: ev.Tag, turn: int) -> None:
+    def _knock(self, client: Process, tag: ev.Tag, turn: int, dial: Dial) -> None:
         host = self.world.host
         if host is None:
-            client.later(self.network.delay(), self._give_up, client, tag, turn, "connection refused")
+            client.later(self.network.delay(), dial.fail, TroubleKind.REFUSED)
         else:
-            host.deliver(self._accept_again, client, host, tag, turn)
+            dial.worked()
+            host.deliver(self._accept_again, client, host, tag, turn, dial)
 
-    def _accept_again(self, client: Process, host: Process, tag: ev.Tag, turn: int) -> None:
+    def _accept_again(self, client: Process, host: Process, tag: ev.Tag, turn: int, dial: Dial) -> None:
         if client.gone_at < EVER:
             return None
         if self.world.host is not host:
-            return self._knock(client, tag, turn)
+            return self._knock(client, tag, turn, dial)
         connection = Connection(self.network, client, host)
         again = partial(client.later, _REDIAL_DELAY, self._redial, client, tag, turn)
         connection.on_lost_at_client = lambda _: again()
@@ -206,27 +217,30 @@ class Wire:
 
     def probe(self, judge: Process, probe: ev.Probe, tell: Tell, timeout: float = PROBE_TIMEOUT) -> None:
         """Ask whoever listens on an address for its incarnation, and `tell` the answer on `judge`."""
-        target = self.world.host_number(probe.link_address)
-        answer = partial(self._answer, judge, probe, tell)
-        if self.network.is_cut_between(judge.client_id, target):
-            return answer(ProbeOutcome.SILENT, timeout)
-        return self.network.clock.after(self.network.delay(), self._ask, judge, probe, answer, timeout)
+        unanswered = [probe]
 
-    def _ask(
-        self, judge: Process, probe: ev.Probe, answer: Callable[[ProbeOutcome, float], None], timeout: float
-    ) -> None:
+        def answer(outcome: ProbeOutcome) -> None:
+            if unanswered:
+                unanswered.clear()
+                tell(ev.ProbeAnswered(probe.tag, outcome, outcome.value))
+
+        judge.later(timeout, answer, ProbeOutcome.SILENT)
+        Dial(
+            judge,
+            Goal.PROBE,
+            self.world.host_number(probe.link_address),
+            partial(self._ask, judge, probe, answer),
+            is_wanted=lambda: bool(unanswered),
+            final=lambda _: answer(ProbeOutcome.REFUSED),
+        ).attempt()
+
+    def _ask(self, judge: Process, probe: ev.Probe, answer: Callable[[ProbeOutcome], None], dial: Dial) -> None:
         suspect = self.world.listener(probe.link_address)
         if self.network.is_cut(self.world.host_number(probe.link_address), judge.client_id):
-            outcome = ProbeOutcome.SILENT
-        elif suspect is None:
-            outcome = ProbeOutcome.REFUSED
-        elif suspect.is_stopped:
-            outcome = ProbeOutcome.SILENT
-        elif suspect.incarnation != probe.incarnation:
-            outcome = ProbeOutcome.REPLACED
-        else:
-            outcome = ProbeOutcome.ALIVE
-        answer(outcome, timeout if outcome is ProbeOutcome.SILENT else self.network.delay())
-
-    def _answer(self, judge: Process, probe: ev.Probe, tell: Tell, outcome: ProbeOutcome, seconds: float) -> None:
-        judge.later(seconds, tell, ev.ProbeAnswered(probe.tag, outcome, outcome.value))
+            return
+        if suspect is None:
+            judge.later(self.network.delay(), dial.fail, TroubleKind.REFUSED)
+        elif not suspect.is_stopped:
+            dial.worked()
+            is_same = suspect.incarnation == probe.incarnation
+            judge.later(self.network.delay(), answer, ProbeOutcome.ALIVE if is_same else ProbeOutcome.REPLACED)

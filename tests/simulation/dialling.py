@@ -1,0 +1,173 @@
+"""How a simulated process reaches another: names, connects and patience. What decides is what ships.
+
+`transport.dial.reach` makes attempts as `Attempts` says and `transport.names` looks up as a `NameRecord` says; here the
+same objects are asked, and the kernel, the resolver and the network are simulated.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from bringup.transport.attempts import CONNECT_TIMEOUT, Attempts, Goal, NameRecord, Trouble, TroubleKind
+
+if TYPE_CHECKING:
+    from .process import Process
+
+__all__ = ["SLOWLY", "Dial", "Dials"]
+
+SLOWLY = "slowly"
+"""How a connect may go beside the kinds of trouble: it takes seconds, and works."""
+
+_ASKED_AGAIN = 1.0
+"""Seconds after which the kernel asks once more for a connection."""
+
+_SLOW_MAX = 2.0
+# What proves a death is not made up here: such a network has no cure.
+_MAY_BE_REFUSED = (Goal.COORDINATOR, Goal.LINK)
+
+
+class Dials:
+    """What one process knows of names, and what is in its way.
+
+    Attributes:
+        no_names_until: until when no name can be looked up.
+        lookup_seconds: how long a look-up that fails takes.
+        troubles: how the next connects go.
+        hindrances: from when until when something was in the way of a connect that was asked for.
+        outages: from when until when no name could be looked up.
+    """
+
+    def __init__(self) -> None:
+        self.no_names_until = 0.0
+        self.lookup_seconds = 0.0
+        self.troubles: deque[TroubleKind | str] = deque()
+        self.hindrances: list[tuple[float, float]] = []
+        self.outages: list[tuple[float, float]] = []
+        self.records: defaultdict[int, NameRecord] = defaultdict(NameRecord)
+        self.waiting: defaultdict[int, list[Callable[[], None]]] = defaultdict(list)
+
+    def lose_names(self, since: float, until: float, lookup_seconds: float) -> None:
+        """Let every look-up fail for a while."""
+        self.no_names_until, self.lookup_seconds = max(self.no_names_until, until), lookup_seconds
+        self.outages.append((since, until))
+
+
+class Dial:
+    """The attempts of one process to reach another.
+
+    Args:
+        process: who dials.
+        goal: what for.
+        target: the number of the host.
+        arrive: called at the other side when a connection is asked for there.
+        is_wanted: whether it is still of use.
+        report: told of trouble, whenever that changes.
+        final: told of the trouble that ends it.
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        goal: Goal,
+        target: int,
+        arrive: Callable[[Dial], None],
+        *,
+        is_wanted: Callable[[], bool],
+        report: Callable[[Trouble], None] = lambda trouble: None,
+        final: Callable[[Trouble], None] = lambda trouble: None,
+    ) -> None:
+        self.process = process
+        self._goal = goal
+        self._target = target
+        self._arrive = arrive
+        self._is_wanted = is_wanted
+        self._report = report
+        self._final = final
+        self._last: TroubleKind | None = None
+        self._attempts = Attempts(goal, process.world.clock.now)
+
+    def attempt(self) -> None:
+        """Try once."""
+        if not self._is_wanted():
+            return None
+        dials, now = self.process.dials, self.process.world.clock.now
+        record = dials.records[self._target]
+        if record.begin(now):
+            self._look_up(record, now)
+        if record.hosts:
+            return self._connect(now)
+        if record.is_asking(now):
+            return dials.waiting[self._target].append(self._looked_up)
+        return self.fail(TroubleKind.UNRESOLVED)
+
+    def worked(self) -> None:
+        """Somebody who was looked for has answered."""
+        record = self.process.dials.records[self._target]
+        record.worked(record.hosts[0])
+
+    def fail(self, kind: TroubleKind) -> None:
+        """An attempt has failed."""
+        if not self._is_wanted():
+            return None
+        trouble = Trouble(kind, kind.value)
+        delay = self._attempts.delay(kind, self.process.world.clock.now)
+        if delay is None:
+            return self._final(trouble)
+        if kind is not self._last:
+            self._last = kind
+            self._report(trouble)
+        return self.process.later(delay, self.attempt)
+
+    def _look_up(self, record: NameRecord, now: float) -> None:
+        dials = self.process.dials
+        if now >= dials.no_names_until:
+            return record.found((f"10.0.0.{self._target}",))
+        if not dials.lookup_seconds:
+            return record.failed("temporary failure in name resolution")
+        return self.process.later(dials.lookup_seconds, self._lookup_failed, record)
+
+    def _lookup_failed(self, record: NameRecord) -> None:
+        record.failed("temporary failure in name resolution")
+        waiting = self.process.dials.waiting.pop(self._target, [])
+        for go_on in waiting:
+            go_on()
+
+    def _looked_up(self) -> None:
+        if self.process.dials.records[self._target].hosts:
+            return self._connect(self.process.world.clock.now)
+        return self.fail(TroubleKind.UNRESOLVED)
+
+    def _connect(self, began: float) -> None:
+        process = self.process
+        troubles = process.dials.troubles if process.client_id != self._target else ()
+        if not troubles:
+            return self._ask(began)
+        trouble = process.dials.troubles.popleft()
+        if trouble is TroubleKind.REFUSED and self._goal not in _MAY_BE_REFUSED:
+            trouble = TroubleKind.BROKEN
+        world = process.world
+        world.clock.note(process.name, f"dials client {self._target}: {trouble}")
+        seconds = world.network.delay()
+        if trouble is TroubleKind.UNANSWERED:
+            seconds = CONNECT_TIMEOUT
+        elif isinstance(trouble, str):
+            seconds = world.rng.uniform(0, _SLOW_MAX)
+        process.dials.hindrances.append((began, began + seconds))
+        if isinstance(trouble, str):
+            return process.later(seconds, self._ask, began + seconds)
+        return process.later(seconds, self.fail, trouble)
+
+    def _ask(self, began: float) -> None:
+        """Ask for a connection, as the kernel does: once more after a second, and then it is given up for a new one."""
+        process, network = self.process, self.process.world.network
+        now = process.world.clock.now
+        if not network.is_cut_between(process.client_id, self._target):
+            return process.world.clock.after(network.delay(), self._arrive, self)
+        if now < began + _ASKED_AGAIN:
+            return process.later(_ASKED_AGAIN, self._ask, began)
+        return process.later(began + CONNECT_TIMEOUT - now, self._unanswered)
+
+    def _unanswered(self) -> None:
+        self.fail(TroubleKind.UNANSWERED)
