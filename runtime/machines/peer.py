@@ -200,7 +200,7 @@ class PeerMachine(PeerFacts):
         if self._suspected is not None and now >= self._suspected[0]:
             return self._fail(self._knowledge.link_broken(self.phase, *self._suspected[1:]))
         if self._leave_deadline is not None and now >= self._leave_deadline:
-            return self._close(self._knowledge.coordinator_lost(self.phase, "it did not answer the wish to shut down"))
+            return self._fail(self._knowledge.coordinator_lost(self.phase, "it did not answer the wish to shut down"))
         return []
 
     def caught_up(self, now: float) -> None:
