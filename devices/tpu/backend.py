@@ -19,6 +19,7 @@ from .cores import JobCore, core_of, cores_of_job, join_chips
 from .discovery import find_tpus, is_off_the_bus
 from .environment import TpuEnvironment, visible_chips
 from .errors import TpuErrors
+from .fingerprints import boot_id, chip_fingerprints
 
 __all__ = ["TpuBackend"]
 
@@ -148,7 +149,9 @@ class TpuBackend:
         self._note_chips(findings, all_in_use=len(members) == len(found))
         self._is_up = True
         kinds = [str(device.device_kind) for device in found]
-        return tuple(LocalDevice(kinds[core.members[0]], core.core_id, core.location) for core in chosen)
+        texts = chip_fingerprints(boot_id(self._root), self._chips, [core_of(device) for device in found])
+        firsts = [(core, core.members[0]) for core in chosen]
+        return tuple(LocalDevice(kinds[at], core.core_id, core.location, texts[at]) for core, at in firsts)
 
     def _choose(self, found: Sequence[Any], everything: Sequence[Any]) -> tuple[JobCore, ...]:
         config, owner = self._config, f"client {self._config.client_id} (TPU)"

@@ -175,6 +175,36 @@ def test_hosts_that_do_not_know_of_each_other_have_neither(tmp_path: Path) -> No
     assert list(devices) == [LocalDevice("TPU v5 lite")] * 4
 
 
+def booted(root: Path) -> Path:
+    (root / "proc/sys/kernel/random").mkdir(parents=True)
+    (root / "proc/sys/kernel/random/boot_id").write_text("b00t\n")
+    return root
+
+
+def chips_of(devices: Sequence[LocalDevice]) -> list[str]:
+    return [device.fingerprint for device in devices]
+
+
+@pytest.mark.parametrize("megacore", [False, True])
+def test_each_chip_has_a_fingerprint_of_its_host(megacore: bool, tmp_path: Path) -> None:
+    root = booted(host_of_files(tmp_path, device="0x005e"))
+    jax = Jax("v4:2x2x1", 0)
+    devices = make(root, lambda: jax, enable_megacore=megacore).start()
+    chips = [f"b00t/0000:00:0{4 + index}.0" for index in range(4)]
+    assert sorted(set(chips_of(devices))) == chips
+    assert len(devices) == len(jax.local) / (1 + megacore)
+    of_place = {device.location[:3]: device.fingerprint for device in devices if device.location is not None}
+    assert all(of_place[device.location[:3]] == device.fingerprint for device in devices if device.location is not None)
+
+
+def test_chips_that_cannot_be_told_have_no_fingerprint(tmp_path: Path) -> None:
+    root, alone = booted(host_of_files(tmp_path)), 'v5e:1x1|{"chips_per_host_bounds": [1, 1, 1]}'
+    assert chips_of(make(root, lambda: Jax("v5e:2x2", 0), local_device_ids=(0, 1)).start()) == ["", ""]
+    one = make(root, lambda: Jax(alone, 0), environment={"TPU_VISIBLE_CHIPS": "2"})
+    assert chips_of(one.start()) == ["b00t/0000:00:06.0"]
+    assert chips_of(make(root, lambda: Jax(alone, 0)).start()) == [""]
+
+
 def test_slices_of_a_job_are_stacked(tmp_path: Path) -> None:
     jax = Jax('v4:2x2x2|{"num_slices": 2}', 2)
     devices = make(host_of_files(tmp_path), lambda: jax, client_id=2, num_clients=4).start()
