@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import importlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import NamedTuple, Protocol, runtime_checkable
 
 __all__ = [
@@ -90,6 +92,8 @@ class BackendConfig:
         enable_megacore: whether the two cores of a chip act as one device.
         environment: the process environment as it was when the job was resolved. Backends read their own
             settings here (`BRINGUP_SIM_*`), never in `os.environ`.
+        import_module: imports a large package that the user's program imports as well, such as jax: two threads that
+            begin with it at the same time may each get a part of it that is half made.
     """
 
     client_id: int = 0
@@ -100,6 +104,7 @@ class BackendConfig:
     num_logical_cpu_devices: int | None = None
     enable_megacore: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
+    import_module: Callable[[str], ModuleType] = field(default=importlib.import_module, repr=False, compare=False)
 
 
 class DeviceBackend(Protocol):

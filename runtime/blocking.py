@@ -72,8 +72,10 @@ def initialize(
         incumbent.failure_notice.note_given()
     elif incumbent is not None and reset:
         _end(incumbent)
+    client.imports.serve(None)
     client.start()
     try:
+        client.imports.serve_blocking()
         client.settled.wait_blocking()
     except BaseException as error:
         _abort(client, error)

@@ -9,6 +9,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from ..devices.preparation import prepare_backend
@@ -18,6 +19,7 @@ from ..transport.addresses import Address
 from ..transport.forks import SOCKETS
 from ..transport.ports import Network
 from .active import Slot, forked_from
+from .caller_imports import CallerImports
 from .configuration.plan import Plan
 from .descriptors import check_descriptors_of_client
 from .drivers.coordinator import CoordinatorDriver
@@ -65,6 +67,8 @@ class Client:
         self.is_blocking = is_blocking
         self.job = plan.job
         self.settled: Latch[ev.Up | None] = Latch()
+        self.imports = CallerImports()
+        self.settled.on_set(lambda _: self.imports.close())
         self.failed: Latch[BaseException] = Latch()
         self.peer: CoordinationPeer | None = None
         self.failure_notice = FailureNotice(self.job.client_id, self.failed)
@@ -159,6 +163,7 @@ class Client:
             return
         # In this order: it may be just starting, in another thread, which makes its thread first and looks here then.
         self._abort_error = error
+        self.imports.close()
         if self._thread is not None:
             self._thread.call_soon(self._abort, error)
 
@@ -302,7 +307,8 @@ class Client:
 
     def _make_peer(self) -> CoordinationPeer:
         plan, options, job = self.plan, self.plan.options, self.job
-        backend = prepare_backend(plan.device_type, plan.backend, isolate=options.isolate_backend)
+        config = replace(plan.backend, import_module=self.imports.import_module)
+        backend = prepare_backend(plan.device_type, config, isolate=options.isolate_backend)
         network = None if job.num_clients == 1 else self._make_network()
         coordinator = services = None
         if job.client_id == 0:

@@ -45,6 +45,7 @@ async def bring_up(arguments: dict[str, Any], *, reset: bool) -> System:
         incumbent.failure_notice.note_given()
     elif incumbent is not None and reset:
         await _end(incumbent)
+    client.imports.serve(asyncio.get_running_loop())
     client.start()
     try:
         up = await client.settled.wait()

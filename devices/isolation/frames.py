@@ -133,7 +133,7 @@ def plain(call: str, result: object) -> object:
 
 def plain_config(config: BackendConfig) -> dict[str, object]:
     """Return what a backend may know, made of what JSON has."""
-    values = {field.name: getattr(config, field.name) for field in fields(config)}
+    values = {field.name: getattr(config, field.name) for field in fields(config) if field.compare}
     return {**values, "environment": dict(config.environment)}
 
 

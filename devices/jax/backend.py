@@ -129,7 +129,7 @@ class JaxBackend:
                 client_id=self._config.client_id,
                 cause="jax is not installed",
             )
-        return importlib.import_module("jax")
+        return self._config.import_module("jax")
 
     def _local_devices(self, jax: Any) -> Sequence[Any]:
         """Return the devices of this process, with as many CPU devices among them as asked for."""

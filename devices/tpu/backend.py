@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import platform
 import threading
@@ -54,7 +53,7 @@ class TpuBackend:
     Args:
         config: `num_clients`, `local_device_ids`, `num_logical_cpu_devices` and `enable_megacore` matter here.
         root: the directory that holds `dev` and `sys`.
-        load: imports what brings the chips up; jax.
+        load: imports what brings the chips up. Default: jax.
         make_check: makes the computation from that and the devices it is to run on.
     """
 
@@ -66,12 +65,12 @@ class TpuBackend:
         config: BackendConfig,
         *,
         root: Path = Path("/"),
-        load: Callable[[], Any] = lambda: importlib.import_module("jax"),
+        load: Callable[[], Any] | None = None,
         make_check: Callable[[Any, Sequence[Any]], Check] = JaxCheck,
     ) -> None:
         self._config = config
         self._root = root
-        self._load = load
+        self._load = load or (lambda: config.import_module("jax"))
         self._make_check = make_check
         self._chips: tuple[TpuChip, ...] = ()
         self._other_chips: tuple[TpuChip, ...] = ()

@@ -177,3 +177,26 @@ def test_where_jax_knows_the_clients_of_the_job_ids_are_its_own() -> None:
     said = [output(process) for process in processes]
     first, second = (json.loads(one.removesuffix(" True\n")) for one in said)
     assert len({*first, *second}) == 4
+
+
+OVERLAPPING = """
+    import asyncio, os
+    import bringup
+
+    async def main():
+        starting = asyncio.ensure_future(bringup.initialize("JAX"))
+        # The bring-up is in the middle of its import of jax, or has yet to begin, in one run or another.
+        await asyncio.sleep({delay})
+        import jax.numpy as jnp
+        system = await starting
+        print(system.device_type, float(jnp.ones(3).sum()))
+        await system.shutdown()
+
+    asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.1, 0.3])
+def test_the_users_first_import_of_jax_may_come_at_any_time(delay: float) -> None:
+    """Before, it failed with "partially initialized module", as the import went on in another thread."""
+    assert run_jax(OVERLAPPING.format(delay=delay)) == "JAX 3.0\n"
