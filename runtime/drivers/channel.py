@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...transport.ledger import Ledger
+from ...transport.ledger import ACKNOWLEDGE_EVERY, Ledger
 from ...transport.ports import ServiceLink
 from ...transport.service_codec import encode_parts
 from ...transport.service_messages import MessagesReceived, ServiceMessage
@@ -10,6 +10,8 @@ from ...transport.service_messages import MessagesReceived, ServiceMessage
 __all__ = ["Channel"]
 
 _ACKNOWLEDGED_BYTES = 256 * 1024
+_KEPT_MAX = 2 * ACKNOWLEDGE_EVERY
+"""Messages that may be on their way; those that the other side has received, and not said so, are half as many."""
 
 
 class Channel:
@@ -28,6 +30,10 @@ class Channel:
     def received(self) -> int:
         """How many messages of the other side have come."""
         return self._ledger.received
+
+    def has_room(self) -> bool:
+        """Return whether the other side has taken most of what was sent: what is long then goes on."""
+        return len(self._ledger) < _KEPT_MAX
 
     def send(self, message: ServiceMessage) -> None:
         """Send a message; while there is no link it is kept for the next.

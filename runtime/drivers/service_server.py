@@ -52,6 +52,8 @@ class ServiceServer:
         self._channels: dict[tuple[int, int, int], _ServedChannel] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
+        self._has_room_of: dict[int, Callable[[], bool]] = {}
+        self._is_at_work = False
 
     def welcome(self, link: ServiceLink, sender: LinkIdentity) -> _Visitor:
         """See `ports.ServiceWelcome`."""
@@ -71,10 +73,27 @@ class ServiceServer:
             self._tell(self._machine.wake(now))
         self._tell(self._machine.handle(session, client_id, request, now))
         self._arm()
+        self.go_on()
+
+    def go_on(self) -> None:
+        """See to it that what takes long goes on, by turns with whatever else this loop serves."""
+        if not self._is_at_work and self._machine.has_work(self._has_room):
+            self._is_at_work = True
+            asyncio.get_running_loop().call_soon(self._work)
+
+    def _work(self) -> None:
+        self._is_at_work = False
+        self._tell(self._machine.work(self._has_room))
+        self.go_on()
+
+    def _has_room(self, session: int) -> bool:
+        has_room = self._has_room_of.get(session)
+        return has_room is None or has_room()
 
     def close_session(self, session: int) -> None:
         """End a session."""
         self._replies.pop(session, None)
+        self._has_room_of.pop(session, None)
         self._tell(self._machine.close_session(session, self._clock()))
 
     def leave(self, client_id: int) -> None:
@@ -107,6 +126,7 @@ class ServiceServer:
                 raise ValueError("it carries on a channel that is not known here")
             channel = self._channels[key] = _ServedChannel(key)
             channel.session = self.open_session(channel.send)
+            self._has_room_of[channel.session] = channel.has_room
         return channel
 
     def end_channel(self, sender: LinkIdentity, number: int) -> None:
@@ -198,6 +218,7 @@ class _Visitor:
             self._server.handle(channel.session, channel.client_id, message)  # type: ignore[arg-type]
         elif isinstance(message, MessagesReceived):
             channel.acknowledged(message.received)
+            self._server.go_on()
         elif isinstance(message, CloseChannel):
             self._server.forget(channel)
             self._link.close()

@@ -1,4 +1,4 @@
-"""Keys as paths: their normal form, what is wrong with one, and the tree of directories that they make.
+"""Keys as paths: their normal form, what is wrong with one, and the directories that it lies in.
 
 `///a//b/` is `a/b`. Prefixes are directories: below `a` lies `a/b`, and neither `a` itself nor `ab`. The empty key is a
 key like any other and lies in no directory; as a directory it is the root, below which all others lie.
@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from ...transport.service_messages import KEY_BYTES_MAX, VALUE_BYTES_MAX
 
-__all__ = ["DIRECTORY_BYTES", "KeyTree", "bytes_of", "directories_of", "key_fault", "normalize", "value_fault"]
-
-DIRECTORY_BYTES = 640
-"""What a directory takes beside its path."""
+__all__ = ["bytes_of", "directories_of", "key_fault", "normalize", "value_fault"]
 
 _CHARS_SURELY_ALLOWED = KEY_BYTES_MAX // 4
 _SHOWN_CHARS = 80
@@ -59,84 +56,3 @@ def directories_of(key: str) -> list[str]:
         key = key.rpartition("/")[0]
         paths.append(key)
     return paths
-
-
-class _Directory:
-    """What lies directly in a directory, as full paths, which are the very objects that the store holds."""
-
-    __slots__ = ("directories", "keys")
-
-    def __init__(self) -> None:
-        self.keys: set[str] = set()
-        self.directories: set[str] = set()
-
-
-class KeyTree:
-    """Which keys there are, by directory. To add or remove one takes the same time however many there are."""
-
-    def __init__(self) -> None:
-        self._root = _Directory()
-        self._directories = {"": self._root}
-
-    def add(self, key: str) -> int:
-        """Add a key that is not there; returns how many bytes the directories take that it needs and that are new."""
-        if not key:
-            return 0
-        parent = key.rpartition("/")[0]
-        directory = self._directories.get(parent)
-        if directory is not None:
-            directory.keys.add(key)
-            return 0
-        directory = self._directories[parent] = _Directory()
-        directory.keys.add(key)
-        return self._attach(parent)
-
-    def _attach(self, path: str) -> int:
-        """Make the directories that a new one lies in; returns what all of them take, its own included."""
-        size = 0
-        while True:
-            size += DIRECTORY_BYTES + bytes_of(path)
-            parent = path.rpartition("/")[0]
-            directory = self._directories.get(parent)
-            if directory is not None:
-                directory.directories.add(path)
-                return size
-            directory = self._directories[parent] = _Directory()
-            directory.directories.add(path)
-            path = parent
-
-    def cost(self, key: str) -> int:
-        """Return how many bytes the directories would take that `add` would make."""
-        size = 0
-        path = key.rpartition("/")[0]
-        while path not in self._directories:
-            size += DIRECTORY_BYTES + bytes_of(path)
-            path = path.rpartition("/")[0]
-        return size
-
-    def remove(self, key: str) -> int:
-        """Remove a key that is there; returns how many bytes the directories took that are empty now and gone."""
-        if not key:
-            return 0
-        size = 0
-        path = key.rpartition("/")[0]
-        directory = self._directories[path]
-        directory.keys.remove(key)
-        while path and not directory.keys and not directory.directories:
-            del self._directories[path]
-            size += DIRECTORY_BYTES + bytes_of(path)
-            child, path = path, path.rpartition("/")[0]
-            directory = self._directories[path]
-            directory.directories.remove(child)
-        return size
-
-    def below(self, prefix: str) -> list[str]:
-        """Return the keys below a directory, sorted."""
-        keys: list[str] = []
-        open_directories = [self._directories[prefix]] if prefix in self._directories else []
-        while open_directories:
-            directory = open_directories.pop()
-            keys.extend(directory.keys)
-            open_directories.extend(map(self._directories.__getitem__, directory.directories))
-        keys.sort()
-        return keys

@@ -11,6 +11,7 @@ all its keys.
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -21,9 +22,7 @@ from ...transport.service_messages import (
     Done,
     GetKey,
     IncrementKey,
-    Items,
     KeyChange,
-    KeyValue,
     ListKeys,
     MoreChanges,
     Number,
@@ -34,7 +33,9 @@ from ...transport.service_messages import (
     WatchKeys,
 )
 from . import kv_refusals as refusals
-from .kv_keys import KeyTree, bytes_of, key_fault, normalize, value_fault
+from .kv_keys import bytes_of, key_fault, normalize, value_fault
+from .kv_lists import Lists
+from .kv_table import Stretch, Table
 from .kv_waits import WaitingGets
 from .kv_watches import Watches, WatchLimits
 
@@ -49,9 +50,8 @@ Replies = list[tuple[int, ServiceReply]]
 _KEY_BYTES = 256
 """What a key takes beside its text and its value."""
 _WAITING_BYTES_MAX = 128 * 1024 * 1024
-_ITEMS_MAX = 4096
-_ITEMS_BYTES = 1024 * 1024
-"""Of one message; the last item may go beyond."""
+_BLOCKS_FREED = 16
+"""At a time."""
 _NUMBER_BYTES_MAX = 64
 _NUMBER = re.compile(rb"\s*[+-]?[0-9]+\s*")
 _INTEGER_MIN, _INTEGER_MAX = -(2**63), 2**63 - 1
@@ -72,15 +72,16 @@ class KeyValueStore:
     def __init__(self, max_bytes: int, watch_limits: WatchLimits = _WATCH_LIMITS) -> None:
         self.used_bytes = 0
         self._max_bytes = max_bytes
-        self._values: dict[str, bytes] = {}
-        self._tree = KeyTree()
+        self._table = Table()
+        self._lists = Lists()
+        self._garbage: deque[Stretch] = deque()
         self._revision = 0
         self._waits = WaitingGets()
         self._watches = Watches(watch_limits)
 
     def __len__(self) -> int:
         """Return the number of keys."""
-        return len(self._values)
+        return len(self._table)
 
     def handle(self, session: int, request: KeyValueRequest) -> Replies:
         """Take in one request of a session; returns which sessions to answer what.
@@ -93,6 +94,7 @@ class KeyValueStore:
         """Forget the waiting gets and the watches of a session that is not used any more."""
         self._waits.close_session(session)
         self._watches.close_session(session)
+        self._lists.close_session(session)
 
     def give_up_waiting(self, session: int) -> Replies:
         """End the gets of a session that wait, as no other client is left that could set their keys."""
@@ -104,7 +106,7 @@ class KeyValueStore:
 
     def _get(self, session: int, request: GetKey) -> Replies:
         key = normalize(request.key)
-        value = self._values.get(key)
+        value = self._table.get(key)
         if value is None and request.wait:
             return self._wait(session, request.ticket, key)
         return [(session, Value(request.ticket, value))]
@@ -120,14 +122,14 @@ class KeyValueStore:
 
     def _set(self, session: int, request: SetKey) -> Replies:
         key = normalize(request.key)
-        held = self._values.get(key)
+        held = self._table.get(key)
         if held is not None and not request.overwrite:
             return [(session, refusals.key_exists(request.ticket, key, len(held)))]
         return self._put(session, key, held, request.value, Done(request.ticket))
 
     def _compare_and_set(self, session: int, request: CompareAndSet) -> Replies:
         key = normalize(request.key)
-        held = self._values.get(key)
+        held = self._table.get(key)
         if held != request.expected:
             return [(session, Number(request.ticket, 0))]
         return self._put(session, key, held, request.value, Number(request.ticket, 1))
@@ -136,7 +138,7 @@ class KeyValueStore:
         key, by, ticket = normalize(request.key), request.by, request.ticket
         if (fault := key_fault(key)) is not None:
             return [(session, refusals.faulty(ticket, fault))]
-        held = self._values.get(key)
+        held = self._table.get(key)
         number = 0 if held is None else _number(held)
         if number is None:
             return [(session, refusals.not_a_number(ticket, key, held or b""))]
@@ -152,67 +154,84 @@ class KeyValueStore:
         fault = key_fault(key) or value_fault(key, len(value))
         if fault is not None:
             return [(session, refusals.faulty(reply.ticket, fault))]
-        if held is None:
-            more = _KEY_BYTES + bytes_of(key) + len(value) + self._tree.cost(key)
-        else:
-            more = len(value) - len(held)
+        more = _KEY_BYTES + bytes_of(key) + len(value) if held is None else len(value) - len(held)
         if more > 0 and self.used_bytes + more > self._max_bytes:
             return [(session, self._over_quota(reply.ticket, key, more))]
         self.used_bytes += more
-        self._values[key] = value
+        self._table.put(key, value)
         self._revision += 1
         replies: Replies = [(session, reply)]
-        if held is None:
-            self._tree.add(key)
-            if self._waits.count:
-                replies += [(waiter, Value(ticket, value)) for waiter, ticket in self._waits.pop(key)]
+        if held is None and self._waits.count:
+            replies += [(waiter, Value(ticket, value)) for waiter, ticket in self._waits.pop(key)]
         if self._watches:
             replies += self._watches.publish([(KeyChange(key, value, self._revision), len(held or b""))])
         return replies
 
     def _over_quota(self, ticket: int, key: str, more: int) -> Refusal:
-        return refusals.over_quota(ticket, key, more, self.used_bytes, len(self._values), self._max_bytes)
+        return refusals.over_quota(ticket, key, more, self.used_bytes, len(self._table), self._max_bytes)
 
     # Calls on a directory.
 
     def _list(self, session: int, request: ListKeys) -> Replies:
-        messages: list[list[KeyValue]] = [[]]
-        size = 0
-        for key in self._tree.below(normalize(request.prefix)):
-            if size >= _ITEMS_BYTES or len(messages[-1]) >= _ITEMS_MAX:
-                messages.append([])
-                size = 0
-            value = self._values[key]
-            messages[-1].append(KeyValue(key, value))
-            size += len(key) + len(value)
-        last = len(messages) - 1
-        return [(session, Items(request.ticket, tuple(items), n == last)) for n, items in enumerate(messages)]
+        self._lists.add(session, request.ticket, normalize(request.prefix))
+        # Short ones are answered at once; of several of one session, each when its turn comes.
+        return self._next_items(session) if self._lists.count_of(session) == 1 else []
+
+    def _next_items(self, session: int) -> Replies:
+        return [(session, self._lists.next(session, self._table.below))]
 
     def _delete(self, session: int, request: DeleteKeys) -> Replies:
         key = normalize(request.key)
-        keys = self._tree.below(key) if key else []
-        if key in self._values:
-            keys.insert(0, key)
-        changes = [self._remove(each) for each in keys]
+        changes: list[tuple[KeyChange, int]] = []
+        if self._table.get(key) is not None:
+            changes.append(self._remove(key))
+        if key:
+            removed = self._table.cut(key)
+            self.used_bytes -= _KEY_BYTES * len(removed) + removed.key_bytes + removed.value_bytes
+            if self._watches:
+                changes += [self._removed(*removed.popleft()) for _ in range(len(removed))]
+            else:
+                self._revision += len(removed)
+                self._garbage.append(removed)
         replies: Replies = [(session, Done(request.ticket))]
         return replies + self._watches.publish(changes) if self._watches else replies
 
     def _remove(self, key: str) -> tuple[KeyChange, int]:
-        size = len(self._values.pop(key))
-        self.used_bytes -= _KEY_BYTES + bytes_of(key) + size + self._tree.remove(key)
+        size = self._table.remove(key)
+        self.used_bytes -= _KEY_BYTES + bytes_of(key) + size
         self._revision += 1
         return KeyChange(key, None, self._revision), size
+
+    def _removed(self, key: str, value: bytes) -> tuple[KeyChange, int]:
+        self._revision += 1
+        return KeyChange(key, None, self._revision), len(value)
 
     def _watch(self, session: int, request: WatchKeys) -> Replies:
         prefix, ticket = normalize(request.prefix), request.ticket
         if (fault := key_fault(prefix)) is not None:
             return [(session, refusals.faulty(ticket, fault))]
         self._forget(session, ticket)
-        keys = self._tree.below(prefix)
-        if prefix in self._values:
-            keys.insert(0, prefix)
-        items = [(key, self._values[key]) for key in keys]
-        return self._watches.open(session, ticket, prefix, items, self._revision)
+        own = self._table.get(prefix)
+        return self._watches.open(session, ticket, prefix, own, self._table.below(prefix), self._revision)
+
+    # What takes long.
+
+    def has_work(self, has_room: Callable[[int], bool]) -> bool:
+        """Return whether `work` has something to do."""
+        return bool(self._garbage) or self._lists.next_session(has_room) is not None
+
+    def work(self, has_room: Callable[[int], bool]) -> Replies:
+        """Go on with what takes long, for some milliseconds; other requests may come in between.
+
+        A list is of the moment at which it was begun, whatever is set or deleted before it is told to its end.
+
+        Args:
+            has_room: whether a session takes more replies by now.
+        """
+        if self._garbage and not self._garbage[0].drop(_BLOCKS_FREED):
+            self._garbage.popleft()
+        session = self._lists.next_session(has_room)
+        return [] if session is None else self._next_items(session)
 
     # Calls on calls.
 
@@ -224,6 +243,7 @@ class KeyValueStore:
         return []
 
     def _forget(self, session: int, ticket: int) -> None:
+        self._lists.cancel(session, ticket)
         self._waits.cancel(session, ticket)
         self._watches.cancel(session, ticket)
 

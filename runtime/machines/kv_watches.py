@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from ...transport.service_messages import Changes, KeyChange, ServiceReply
 from . import kv_refusals as refusals
 from .kv_keys import bytes_of, directories_of
+from .kv_table import Stretch
 
 __all__ = ["WatchLimits", "Watches"]
 
@@ -102,19 +103,19 @@ class _Watch:
 class _Snapshot:
     """What is left of a snapshot; the values are those of the store, not copies."""
 
-    __slots__ = ("items", "replaced_bytes", "revision")
+    __slots__ = ("own", "replaced_bytes", "revision", "stretch")
 
-    def __init__(self, items: list[tuple[str, bytes]], revision: int) -> None:
-        self.items = items
-        self.items.reverse()
+    def __init__(self, own: tuple[str, bytes] | None, stretch: Stretch, revision: int) -> None:
+        self.own = own
+        self.stretch = stretch
         self.revision = revision
         self.replaced_bytes = 0
 
     def __len__(self) -> int:
-        return len(self.items)
+        return len(self.stretch) + (self.own is not None)
 
     def popleft(self) -> KeyChange:
-        key, value = self.items.pop()
+        (key, value), self.own = self.own or self.stretch.popleft(), None
         return KeyChange(key, value, self.revision)
 
 
@@ -132,12 +133,14 @@ class Watches:
     def __bool__(self) -> bool:
         return bool(self._of_session)
 
-    def open(self, session: int, ticket: int, prefix: str, items: list[tuple[str, bytes]], revision: int) -> Replies:
-        """Begin a watch, with all keys of its prefix."""
+    def open(
+        self, session: int, ticket: int, prefix: str, own: bytes | None, stretch: Stretch, revision: int
+    ) -> Replies:
+        """Begin a watch, with its prefix, where that is a key that has a value, and all below it."""
         watches = self._of_session.get(session, {})
         if len(watches) >= self._limits.watches:
             return [(session, refusals.too_many_watches(ticket, prefix, self._limits.watches))]
-        watch = _Watch(session, ticket, prefix, _Snapshot(items, revision))
+        watch = _Watch(session, ticket, prefix, _Snapshot(None if own is None else (prefix, own), stretch, revision))
         self._of_session.setdefault(session, {})[ticket] = watch
         self._of_prefix.setdefault(prefix, {})[watch] = None
         return self._tell(watch)

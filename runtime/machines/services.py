@@ -89,6 +89,14 @@ class Services:
         """Return the barriers that clients wait at."""
         return self._barriers.status()
 
+    def has_work(self, has_room: Callable[[int], bool]) -> bool:
+        """Return whether `work` has something to do."""
+        return self._store.has_work(has_room)
+
+    def work(self, has_room: Callable[[int], bool]) -> Replies:
+        """See `KeyValueStore.work`."""
+        return self._store.work(has_room)
+
     def deadline(self) -> float | None:
         """Return when to wake this next."""
         return self._barriers.deadline()

@@ -9,6 +9,7 @@ import pytest
 
 from bringup.errors import PeerFailedError
 from bringup.runtime.kv import KeyValueStore
+from bringup.runtime.machines import kv_lists
 from bringup.transport.addresses import Address
 from bringup.transport.ports import ChannelClosedError, Frame, LinkIdentity
 from bringup.transport.service_codec import encode_parts
@@ -196,5 +197,26 @@ def test_who_is_not_of_the_job_gets_no_services(place: str, wrong: str) -> None:
             link.send(encode_parts(OpenChannel(1, 0)))
             await stranger.ended.wait()
             assert stranger.frames == []
+
+    run(place, test)
+
+
+def test_a_long_list_is_whole_whatever_links_break(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kv_lists, "_ITEMS_MAX", 4)
+
+    async def test(place: Place) -> None:
+        async with job_of_peers(place, N) as job:
+            job.start()
+            await job.ups()
+            first, *others = stores(job)
+            for number in range(400):
+                await first.set(f"d/{number:03}", b"x")
+            listing = [asyncio.create_task(store.list("d")) for store in (*others, *others, first)]
+            await asyncio.sleep(0)
+            break_link(place, job, 1)
+            expected = {f"d/{number:03}": b"x" for number in range(400)}
+            for found in await asyncio.gather(*listing):
+                assert found == expected
+                assert list(found) == sorted(found)
 
     run(place, test)
