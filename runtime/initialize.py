@@ -55,7 +55,8 @@ def initialize(
         reset: shut an active system of this process down first, instead of refusing.
         resolver: a cluster resolver, or its name.
         on_failure: what happens when the job fails later: `raise` (pending and later calls raise), `exit` (the process
-            ends with status 70), or a callable, which gets the exception in a thread of its own.
+            ends with status 70), or a callable, which gets the exception in a thread of its own; both come about once
+            the others have been told.
         options: an `Options`.
         **overrides: any field of `Options`.
 

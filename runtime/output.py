@@ -82,11 +82,15 @@ class Output:
 
     def _write_all(self) -> None:
         _LOCAL.has_waited = True
-        while (order := self._next()) is not None:
-            if isinstance(order, bytes):
-                self._write(order)
-            elif self._wait_for_room(_descriptors(order)):
-                logging.getLogger(order.name).handle(order)
+        try:
+            while (order := self._next()) is not None:
+                if isinstance(order, bytes):
+                    self._write(order)
+                elif self._wait_for_room(_descriptors(order)):
+                    logging.getLogger(order.name).handle(order)
+        finally:
+            with self._news:  # a filter or handler of the user's has raised: the next order starts another thread
+                self._thread = None if self._deadline is None else self._thread
 
     def _next(self) -> logging.LogRecord | bytes | None:
         with self._news:

@@ -103,7 +103,7 @@ class Launcher:
         self._start_failure: BringupError | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._end_due = math.inf
-        self._reports = ClientReports(self.addresses)
+        self._reports: ClientReports
 
     async def run(self) -> Outcome:
         """Start all clients, and return when all have ended; nothing of them is left then.
@@ -111,6 +111,7 @@ class Launcher:
         Raises:
             BringupError: not all could be started.
         """
+        self._reports = ClientReports(self.addresses)
         guard = Guard(self._reports.folder)
         try:
             with _handled(_PASSED_ON, self.stop):
@@ -238,7 +239,7 @@ class Launcher:
     def _patience_with_others(self) -> float:
         failed = [one for one in self._ended if one.returncode != 0]
         if all(one.state == "left" for one in failed):
-            return self._grace_now
+            return grace_of(self._environ) if self._grace is None else self._grace
         reports = [one.report for one in failed if one.report is not None and not one.report.missing]
         if any(culprit in self._running for report in reports for culprit in report.culprits):
             return _CULPRIT_PATIENCE

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from bringup.runtime.commands import launch_guard
+
 # Long enough for a test to fail by its own time-out, should anybody wait for it.
 FOREVER = "sleep 600"
 STILL_RUNNING_AFTER = 60.0
@@ -187,6 +189,14 @@ def test_nobody_outlives_a_launcher_that_is_killed_while_it_starts_them(tmp_path
         launcher.stdout.readline()
         launcher.kill()
     witness.wait_until_all_are_gone()
+
+
+def test_nothing_is_left_in_the_file_system_by_a_launcher_that_is_killed(tmp_path: Path) -> None:
+    folder = tmp_path / "reports"
+    folder.mkdir()
+    (folder / "0.state").touch()
+    subprocess.run([sys.executable, launch_guard.__file__, "watch", str(folder)], stdin=subprocess.DEVNULL, check=True)
+    assert not folder.exists()
 
 
 def test_clients_are_ended_when_nobody_reads_them_any_more(tmp_path: Path) -> None:

@@ -147,6 +147,28 @@ def test_a_handler_that_blocks_all_the_same_is_left_behind(collector: Collector)
     let_go.set()
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_filter_of_the_users_that_raises_costs_one_line(collector: Collector) -> None:
+    ended: list[threading.Thread] = []
+
+    def fail_once(record: logging.LogRecord) -> bool:
+        if not ended:
+            ended.append(threading.current_thread())
+            raise ValueError("a bug in the filter")
+        return True
+
+    def log(_: Output) -> None:
+        LOG.warning("one")
+        while not ended:
+            threading.Event().wait(0.001)
+        ended[0].join(30)
+        LOG.warning("two")
+
+    collector.addFilter(fail_once)
+    on_a_thread_of_the_runtime(log)
+    assert [text for text, _ in collector.taken] == ["two"]
+
+
 def test_very_many_lines_are_dropped_and_counted(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_RECORDS_MAX", 3)
     begun, let_go = threading.Event(), threading.Event()
