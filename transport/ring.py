@@ -104,6 +104,10 @@ class Ring:
         """Let all calls, those that wait and those to come, raise what `error` makes. Idempotent."""
         self._turns.end(error)
 
+    def stop_after(self, last: int, error: Callable[[int], BaseException]) -> None:
+        """Let all calls beyond the `last`-th raise; see `Turns.stop_after`."""
+        self._turns.stop_after(last, error)
+
     async def run(self) -> None:
         """Carry out the collectives until cancelled.
 

@@ -157,6 +157,7 @@ class Turns:
         self._begun = 0
         self._arrived = asyncio.Event()
         self._error: Callable[[], BaseException] | None = None
+        self._limit: tuple[int, Callable[[int], BaseException]] | None = None
 
     @property
     def called(self) -> int:
@@ -174,7 +175,7 @@ class Turns:
         """Take the next place in the order; a call that ends with an exception withdraws.
 
         Raises:
-            BaseException: what `end` was given.
+            BaseException: what `end` was given, or `stop_after`.
         """
         turn = Turn(self)
         try:
@@ -182,6 +183,9 @@ class Turns:
             with self.lock:
                 if self._error is not None:
                     raise self._error()
+                number = self.called + 1
+                if self._limit is not None and number > self._limit[0]:
+                    raise self._limit[1](number)
                 self._waiting.append(turn)
             yield turn
         except BaseException as error:
@@ -204,6 +208,23 @@ class Turns:
         turn, self._running = self._running, None
         if turn is not None:
             turn.finish(outcome)
+
+    def stop_after(self, last: int, error: Callable[[int], BaseException]) -> None:
+        """Let all calls beyond the `last`-th, also those to come, raise what `error` makes of their number.
+
+        That is for calls that another client never makes. Of several such limits the lowest holds.
+        """
+        with self.lock:
+            if self._error is not None or (self._limit is not None and self._limit[0] <= last):
+                return
+            self._limit = last, error
+            beyond: list[tuple[int, Turn]] = []
+            while self._waiting and self.called > last:
+                beyond.append((self.called, self._waiting.pop()))
+            if self._running is not None and self._begun > last:
+                beyond.append((self._begun, self._running))
+        for number, turn in beyond:
+            turn.finish(error(number))
 
     def end(self, error: Callable[[], BaseException]) -> None:
         """Let all calls, those that wait and those to come, raise what `error` makes. Idempotent."""

@@ -224,7 +224,7 @@ class CoordinationPeer:
 
     async def leave(self) -> tuple[int, ...]:
         """Shut down with the others; returns the clients that did not join in time."""
-        await self._inbox.put(ev.WishLeave(0))
+        await self._inbox.put(ev.WishLeave(self.ring.called))
         await first_set(self.left, self.failed)
         return () if self.left.value is None else self.left.value.missing
 
@@ -253,7 +253,10 @@ class CoordinationPeer:
                 self._fail(error)
             case ev.Preempt(message):
                 self.preemption.take(message)
-            case ev.OthersLeave():
+            case ev.OthersLeave(leavers):
+                assert self.up.value is not None
+                for run in leavers:
+                    self._ring.stop_after(self.up.value.members[run.first], run.collectives)
                 self.leaving.set(None)
             case ev.Left():
                 self.leaving.set(None)

@@ -9,10 +9,12 @@ from typing import Any
 from ...errors import BringupError
 from ...transport.addresses import Address
 from ...transport.attempts import Trouble, TroubleKind
+from ...transport.messages import MemberInfo
 from ...transport.ports import ChannelClosedError, Link, LinkIdentity, LinkListener, Network
 from ...transport.ring import Ring, RingBrokenError
 from ..fresh import fresh
 from ..machines import events as ev
+from ..machines.departures import collective_without
 from ..machines.peer import PeerConfig
 from ..merge import merge_devices
 
@@ -99,6 +101,11 @@ class RingDriver:
             await self._inbox.put(ev.Merged(effect.tag, table))
         except BringupError as error:
             await self._inbox.put(ev.MergeFailed(effect.tag, error))
+
+    def stop_after(self, leaver: MemberInfo, collectives: int) -> None:
+        """Let all collectives that a client which leaves does not come to fail, and not the job."""
+        own = self._config.client_id
+        self.ring.stop_after(collectives, lambda number: collective_without(leaver, collectives, own, number))
 
     def end(self, error: BaseException) -> None:
         """Let all collectives, those that wait and those to come, raise `error`. Idempotent."""

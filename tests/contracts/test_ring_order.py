@@ -20,7 +20,7 @@ from bringup.transport.packing import Packing
 from bringup.transport.ring import Ring, RingBrokenError
 from bringup.transport.turns import Contribution
 
-from .places import Place, run
+from .places import PLACES, Place, run
 from .rings import rings
 
 Array = npt.NDArray[Any]
@@ -170,3 +170,31 @@ def test_a_place_is_taken_as_soon_as_a_call_is_made_and_is_waited_for() -> None:
             assert [(await call).tolist() for call in (second, *others)] == [[30.0], [3.0], [30.0]]
 
     run("memory", test)
+
+
+@pytest.mark.parametrize("length", [1, LARGE])
+@pytest.mark.parametrize("place", PLACES)
+def test_calls_that_one_client_never_makes_end_and_those_before_do_not(place: str, length: int) -> None:
+    """Whoever hears that it makes no more: in the middle of one, with others queued, or about to call."""
+
+    class LeftError(Exception):
+        pass
+
+    async def test(place: Place) -> None:
+        async with rings(place, 3) as group:
+            calls = [at_once(group[client_id], client_id, length) for client_id in (0, 2)]
+            made = await asyncio.gather(*(group[1].all_reduce(given(1, number, length)) for number in range(2)))
+            last = group[1].called
+            assert last == 2
+            for ring in (group[0], group[2]):
+                ring.stop_after(last, LeftError)
+                ring.stop_after(last + 1, lambda _: LeftError("a later limit"))
+            for of_client in calls:
+                ends = await asyncio.gather(*of_client, return_exceptions=True)
+                assert all((end == right).all() for end, right in zip(ends[:2], made, strict=True))
+                assert [(type(end), *end.args) for end in ends[2:]] == [(LeftError, 3), (LeftError, 4)]
+            for _ in range(2):
+                with pytest.raises(LeftError):
+                    await group[0].all_reduce(given(0, CALLS, length))
+
+    run(place, test)

@@ -33,6 +33,7 @@ def test_whoever_waits_for_one_who_leaves_is_told_at_once_and_the_job_ends_in_or
     waiting = job.call("barrier", others, name="b")
     of_two = job.clients[others[0]].call("barrier", name="of two", client_ids=others)
     getting = job.clients[others[0]].call("get_key", key="of the other")
+    waiting_in_ring = [*job.call("all_reduce", others, array=[1]), *job.call("all_reduce", others, array=[1])]
     for call in job.call("live_clients", others):  # which come after those, on the same way
         call.value()
     leaving = job.clients[leaver].call("shutdown")
@@ -40,6 +41,11 @@ def test_whoever_waits_for_one_who_leaves_is_told_at_once_and_the_job_ends_in_or
         told = call.error()
         check_left(told, leaver)
         assert f"after round 2; clients {'1-2' if leaver == 0 else '0, 2'} wait in round 3" in told.text
+    for call in waiting_in_ring:
+        told = call.error()
+        assert (told.error, told.attributes["client_id"]) == ("PeerFailedError", leaver)
+        assert f"client {leaver} (" in told.text
+        assert "is leaving the job (shutdown) after collective" in told.text
     for call in job.call("wait_leaving", others):
         assert call.value() == [leaver]
     # What does not need it goes on.
@@ -49,6 +55,8 @@ def test_whoever_waits_for_one_who_leaves_is_told_at_once_and_the_job_ends_in_or
     assert getting.value() == "1"
     for call in job.call("barrier", others, name="later"):
         check_left(call.error(), leaver)
+    for call in job.call("all_reduce", others, array=[1]):
+        assert call.error().attributes["phase"] == "leaving"
     assert [call.value() for call in job.call("shutdown", others)] == [None, None]
     assert leaving.value() is None
 
@@ -97,11 +105,13 @@ with bringup.sync.initialize("SIM") as system:
 
 UNCAUGHT = {
     "barrier": "for _ in range(7 + 3 * (system.client_id != 1)): system.barrier('b')",
+    "all_reduce": "for _ in range(7 + 3 * (system.client_id != 1)): system.all_reduce([1.0] * 40_000)",
     "live": "for _ in range(7 + 3 * (system.client_id != 1)):\n        with system.live(): pass",
     "get": "system.kv.get('never') if system.client_id == 0 else None",
 }
 SAYS = {
     "barrier": "barrier 'b': client 1 (127.0.0.1:",
+    "all_reduce": "is leaving the job (shutdown) after collective ",
     "live": "live(): client 1 (127.0.0.1:",
     "get": "all other clients are leaving the job",
 }
