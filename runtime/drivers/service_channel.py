@@ -200,7 +200,9 @@ class LocalWay:
 
     def end_from(self, other: Way) -> None:
         """See `Way.end_from`."""
-        self.close()
+        assert isinstance(other, LocalWay)
+        # As the other posts its requests, so that this comes before them.
+        other._call(self._server.close_session, self._session)
 
     def _call(self, function: Callable[..., None], *arguments: object) -> None:
         if self._post is None:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from bringup.runtime.drivers.service_channel import RemoteWay, Way
+from bringup.runtime.drivers.service_channel import LocalWay, RemoteWay, Way
 from bringup.runtime.services import ServiceClient, barrier_request
 from bringup.transport.ports import ServiceLink, ServiceReceiver
 from bringup.transport.service_messages import Done, EndChannel, ListLive, ServiceReply, ServiceRequest
@@ -111,5 +111,38 @@ def test_a_remote_channel_is_named_over_another() -> None:
 
         way.end_from(Other(lambda _: None, [], 2))
         assert log == [EndChannel(0, way._number)]
+
+    asyncio.run(main())
+
+
+def test_a_local_session_is_ended_before_the_next_request_of_who_ends_it() -> None:
+    """Also where the one that ends it is on the loop of the services, and calls them without a hop."""
+
+    class Server:
+        def __init__(self) -> None:
+            self.log: list[str] = []
+            self.numbers = 0
+
+        def open_session(self, reply: object) -> int:
+            self.numbers += 1
+            return self.numbers
+
+        def handle(self, session: int, client_id: int, request: ServiceRequest) -> None:
+            self.log.append(f"session {session}: {type(request).__name__}")
+
+        def close_session(self, session: int) -> None:
+            self.log.append(f"session {session} is closed")
+
+    async def main() -> None:
+        server, loop = Server(), asyncio.get_running_loop()
+
+        async def make() -> LocalWay:
+            return LocalWay(server, loop, 0, lambda _: None)  # type: ignore[arg-type]
+
+        gone = await asyncio.to_thread(lambda: asyncio.run(make()))
+        own = await make()
+        gone.end_from(own)
+        own.send(ListLive(1))
+        assert server.log == ["session 1 is closed", "session 2: ListLive"]
 
     asyncio.run(main())
