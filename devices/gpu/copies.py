@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Container
@@ -16,6 +17,8 @@ __all__ = ["GpuCopies"]
 
 # A program of the user's that holds a GPU for so many seconds without a gap is taken for stuck.
 _STUCK_AFTER = 600.0
+
+_log = logging.getLogger("bringup")
 
 
 class GpuCopies:
@@ -98,6 +101,7 @@ class _Copy:
             return bool(call())
         except ContextReplacedError:
             self._obstacle, self._is_final = _RESET, True
+            _log.warning("%s: %s", self.visible, _RESET.notices[0])
         except CudaCallError as error:
             self._obstacle, self._is_final = _verdict_on(error), error.is_sticky
         return True

@@ -8,11 +8,11 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["LIBRARIES", "StandIn", "missing_for_stand_ins"]
+__all__ = ["LIBRARIES", "Make", "StandIn", "build", "missing_for_stand_ins", "stand_in_environ", "uuid"]
 
 _SOURCES = Path(__file__).with_name("stand_ins")
 LIBRARIES = {"nvml.c": "libnvidia-ml.so.1", "cuda.c": "libcuda.so.1"}
@@ -137,3 +137,12 @@ def stand_in_environ(libraries: Path, settings: Path) -> dict[str, str]:
     """Return the environment of a process that uses the stand-ins."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("CUDA_", "BRINGUP_"))}
     return clean | {"LD_LIBRARY_PATH": str(libraries), "STAND_IN_SETTINGS": str(settings)}
+
+
+def uuid(gpu: int, mig: int = 0) -> str:
+    """Return the UUID of a GPU, or of its MIG device of that number."""
+    return f"{'MIG' if mig else 'GPU'}-00000000-0000-0000-{mig:04x}-{gpu:012x}"
+
+
+Make = Callable[..., StandIn]
+"""Starts a process; takes settings, and what `StandIn` does."""
