@@ -13,10 +13,13 @@ import pytest
 from bringup.devices.answers import DEVICES_MAX, checked_devices, checked_health
 from bringup.devices.base import BackendConfig, CoreLocation, DeviceBackend, Health, LocalDevice
 from bringup.devices.isolation.backend import IsolatedBackend
+from bringup.devices.sim.backend import SimBackend
 from bringup.devices.thread import BackendThread
-from bringup.errors import DeviceInitializationError
+from bringup.errors import DeviceInitializationError, PeerFailedError
 
 from .odd_answers import ANSWERS, ERRORS, OddBackend
+from .peers import job_of_peers
+from .places import Place, run
 
 LONG = 60.0
 
@@ -134,3 +137,42 @@ def test_where_the_backends_code_raised_is_said() -> None:
         await thread.close(LONG)
 
     asyncio.run(test())
+
+
+ODD_DEVICES = [
+    LocalDevice("k", 0, (0, 1, 2)),  # type: ignore[arg-type]
+    LocalDevice("k", 0, CoreLocation(2**31, 0, 0, 0)),
+    LocalDevice("k", 0, CoreLocation(-1, 0, 0, 0)),
+    LocalDevice("k", "7"),  # type: ignore[arg-type]
+    LocalDevice(None),  # type: ignore[arg-type]
+    LocalDevice("k" * 10**7),
+]
+
+
+@pytest.mark.parametrize("device", ODD_DEVICES, ids=lambda device: f"{device!r:.60}")
+@pytest.mark.parametrize("victim", [0, 1])
+def test_all_clients_hear_of_an_odd_device_and_none_hangs(
+    monkeypatch: pytest.MonkeyPatch, victim: int, device: LocalDevice
+) -> None:
+    """Before, client 0 did not end, the others lost it or were up with a topology that raised."""
+    start = SimBackend.start
+
+    def start_oddly(self: SimBackend) -> Any:
+        return [device] if self._config.client_id == victim else start(self)
+
+    monkeypatch.setattr(SimBackend, "start", start_oddly)
+
+    async def test(place: Place) -> None:
+        async with job_of_peers(place, 2) as job:
+            job.start()
+            own, other = await asyncio.gather(*(job.peers[i].failed.wait() for i in (victim, 1 - victim)))
+            assert isinstance(own, DeviceInitializationError)
+            assert f"client {victim} on host" in str(own)
+            assert "device 0 with " in str(own)
+            assert isinstance(other, PeerFailedError)
+            assert other.client_id == victim
+            assert "device 0 with " in other.cause
+            for running in job.runs.values():
+                await running
+
+    run("memory", test)
