@@ -23,6 +23,7 @@ from .caller_imports import CallerImports
 from .configuration.plan import Plan
 from .descriptors import check_descriptors_of_client
 from .drivers.coordinator import CoordinatorDriver
+from .drivers.crash import crash_error
 from .drivers.peer import CoordinationPeer
 from .drivers.service_server import ServiceServer
 from .failure_notice import FailureNotice
@@ -267,8 +268,7 @@ class Client:
     def _on_end(self, failure: BaseException | None) -> None:
         """Called by the thread when its loop is closed."""
         if failure is not None:
-            _log.critical("the runtime of client %d failed", self.job.client_id, exc_info=failure)
-            self.failed.set(BringupError(f"internal error in the runtime of client {self.job.client_id}: {failure!r}"))
+            self.failed.set(crash_error(self.job.client_id, failure))
         self._end_calls()
         SOCKETS.clear()
         self._take_failure()

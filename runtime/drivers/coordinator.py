@@ -19,10 +19,12 @@ from ...transport.messages import (
     Resume,
     Resumed,
     TopologyTold,
+    Verdict,
 )
 from ...transport.ports import ChannelClosedError, Connection, Network, ProbeOutcome, ProbeResult
 from ..machines import events as ev
 from ..machines.coordinator import CoordinatorMachine
+from .crash import OnCrash, let_crash
 from .drive import INBOX_MAX, drive
 from .session import Session
 
@@ -58,6 +60,9 @@ class CoordinatorDriver:
         clock: the time, monotonic, in seconds.
         tell_topology: answers who asks for the topology of the job.
         on_departure: called where a client has begun to leave.
+
+    Attributes:
+        on_crash: told what a handler or the machine has raised that nobody expected; who runs this sets it.
     """
 
     def __init__(
@@ -70,6 +75,7 @@ class CoordinatorDriver:
     ) -> None:
         self._on_departure = on_departure
         self._tell_topology = tell_topology
+        self.on_crash: OnCrash = let_crash
         self._machine = machine
         self._network = network
         self._clock = clock
@@ -81,15 +87,30 @@ class CoordinatorDriver:
         self._acted = asyncio.Event()
         self._connections: set[asyncio.Task[None]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._has_ended = asyncio.Event()
 
     async def run(self) -> None:
         """Run the machine until `close`."""
         try:
-            await drive(self._machine, self._inbox, self._perform, self._clock, lambda: False)
+            try:
+                await self._drive()
+            except Exception as error:  # noqa: BLE001 - whatever it is, all are told
+                self.on_crash(error)
+                # What has failed goes on, as it can, to tell who comes late.
+                await self._drive()
         finally:
+            self._has_ended.set()
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _drive(self) -> None:
+        await drive(self._machine, self._inbox, self._perform, self._clock, lambda: False)
+
+    def end(self, verdict: Verdict) -> None:
+        """Tell all clients, whatever else works here."""
+        for effect in self._machine.end(verdict):
+            self._perform(effect)
 
     async def close(self, latecomers_timeout: float) -> None:
         """Let the machine take in what has come so far, then everybody hear what it has to say. Bounded.
@@ -97,17 +118,27 @@ class CoordinatorDriver:
         A job that failed has clients that are about to come, or to come back. With a `latecomers_timeout` of 0 they
         find nobody there, and wait for the whole of their patience, or take the coordinator for dead.
         """
-        await self._inbox.join()
+        await self._take_in()
         for session in self._sessions.values():
             session.finish()
         if self._connections:
             await asyncio.wait(self._connections, timeout=_FLUSH_TIMEOUT)
         if latecomers_timeout > 0:
             await self._tell_latecomers(latecomers_timeout)
-        await self._inbox.put(None)
+        if not self._has_ended.is_set():
+            await self._inbox.put(None)
+
+    async def _take_in(self) -> None:
+        """Wait until the machine has taken in what has come so far, or takes nothing in any more."""
+        waiting = [asyncio.ensure_future(self._inbox.join()), asyncio.ensure_future(self._has_ended.wait())]
+        try:
+            await asyncio.wait(waiting, timeout=_FLUSH_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waiting:
+                one.cancel()
 
     async def _tell_latecomers(self, timeout: float) -> None:
-        await self._inbox.join()
+        await self._take_in()
         try:
             async with asyncio.timeout(timeout):
                 while not self._machine.has_told_all:
@@ -125,6 +156,8 @@ class CoordinatorDriver:
             await self._serve(connection)
         except (ChannelClosedError, TimeoutError):
             pass  # a stranger: it went, or said nothing
+        except Exception as error:  # noqa: BLE001 - a network would drop it, and the client would wait
+            self.on_crash(error)
         finally:
             self._connections.discard(task)
             await connection.close()
@@ -214,9 +247,16 @@ class CoordinatorDriver:
                 self._begin(self._probe(effect))
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
+        task = asyncio.create_task(self._guard(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: work.close())  # it may have been cancelled before it began
+
+    async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Exception as error:  # noqa: BLE001 - nobody awaits it
+            self.on_crash(error)
 
     async def _tell_in_turn(self, sessions: tuple[int, ...], formed: Formed) -> None:
         """Tell a few clients at a time what grows with their number; heartbeats are answered in between.

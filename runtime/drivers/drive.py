@@ -59,8 +59,11 @@ async def drive(
             if has_read_all:
                 machine.caught_up(clock())
             if event is None:
+                inbox.task_done()
                 return
-            effects = machine.handle(event, clock())
-            inbox.task_done()
+            try:
+                effects = machine.handle(event, clock())
+            finally:
+                inbox.task_done()
         for effect in effects:
             perform(effect)

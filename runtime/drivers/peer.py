@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from ...devices.base import Health
 from ...devices.health import HealthFilter
@@ -30,6 +30,7 @@ from ..machines import events as ev
 from ..machines.knowledge import COORDINATOR
 from ..machines.peer import PeerMachine
 from .coordinator import LATECOMERS_TIMEOUT, SURVIVORS_TIMEOUT, CoordinatorDriver
+from .crash import crash_error, own_verdict
 from .dialler import Dialler
 from .drive import INBOX_MAX, drive
 from .preemption import Preemption
@@ -38,6 +39,8 @@ from .service_channel import LocalWay, RemoteWay, Way
 from .service_server import ServiceServer
 
 __all__ = ["CoordinationPeer"]
+
+T = TypeVar("T")
 
 BACKEND_STOP_TIMEOUT = 2.0
 """Seconds that a backend may take to release its devices; then its thread is left behind."""
@@ -108,6 +111,9 @@ class CoordinationPeer:
         self._dialler = Dialler(
             machine.config, network, serve_locally, self._spawn, self._inbox.put, self._on_dial_report
         )
+        for served in (coordinator, services):
+            if served is not None:
+                served.on_crash = self._crash
         self._ring = RingDriver(machine.config, network, self._inbox, self._spawn, self.abort)
 
     # The life of the peer.
@@ -118,16 +124,17 @@ class CoordinationPeer:
         Ask it to end with `abort` rather than by cancelling: the others then hear why.
         """
         self._loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.TaskGroup() as group:
-                self._group = group
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            try:
+                await self._live()
+            except Exception as error:  # noqa: BLE001 - whatever it is, it ends this client, and the others are told
+                self._crash(error)
+            finally:
                 try:
-                    await self._live()
-                finally:
                     await self._tear_down()
+                finally:
                     self._end_ring()
-        except* BringupError as errors:
-            self._fail(errors.exceptions[0])
 
     async def _live(self) -> None:
         if self._network is not None:
@@ -135,33 +142,37 @@ class CoordinationPeer:
                 self.machine.config.incarnation, self._services.welcome if self._services is not None else None
             )
         if self._coordinator is not None:
+            self._spawn(self._coordinator.run())
             if self._network is not None:
                 address = Address.parse(self.machine.config.coordinator_address)
                 self._server = await self._network.serve_coordinator(address, self._coordinator.serve)
-            self._spawn(self._coordinator.run())
         await self._inbox.put(ev.Begin())
         await drive(self.machine, self._inbox, self._perform, self.clock, self._is_over)
 
     async def _tear_down(self) -> None:
         """Last words first, so that the others hear the cause before they see links break."""
-        was_heard = await self._dialler.say_last_words()
-        if self._coordinator is not None:
-            await self._coordinator.close(self._latecomers_timeout if was_heard else 0.0)
-        self.parted.set(None)
-        if self._server is not None:
-            await self._server.close()
+        async with contextlib.AsyncExitStack() as last:  # in the reverse order, and whatever one of them raises
+            # Closed connections are let go of in the loop's next turn, which may be its last.
+            last.push_async_callback(asyncio.sleep, 0)
+            last.push_async_callback(self._backend.close, BACKEND_STOP_TIMEOUT)
+            if self._listener is not None:
+                last.push_async_callback(self._listener.close)
+            if self._services is not None:
+                last.callback(self._services.close)
+            last.callback(self._ring.close)
+            last.push_async_callback(self._end_tasks)
+            if self._server is not None:
+                last.push_async_callback(self._server.close)
+            last.callback(self.parted.set, None)
+            was_heard = await self._dialler.say_last_words()
+            if self._coordinator is not None:
+                await self._coordinator.close(self._latecomers_timeout if was_heard else 0.0)
+
+    async def _end_tasks(self) -> None:
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        self._ring.close()
-        if self._services is not None:
-            self._services.close()
-        if self._listener is not None:
-            await self._listener.close()
-        await self._backend.close(BACKEND_STOP_TIMEOUT)
-        # Closed connections are let go of in the loop's next turn, which may be its last.
-        await asyncio.sleep(0)
 
     @property
     def _latecomers_timeout(self) -> float:
@@ -181,10 +192,28 @@ class CoordinationPeer:
         self._is_aborted = True
         self._inbox.put_nowait(ev.Abort(error))
 
+    def _crash(self, error: Exception) -> None:
+        """End this client's part with what a machine, a handler or a task has raised, which the others are told."""
+        if self._is_over():
+            return
+        shown = crash_error(self.machine.config.client_id, error)
+        try:
+            if self._coordinator is not None:  # the way there may be what has failed
+                self._coordinator.end(own_verdict(self.machine.config, self.machine.phase, shown))
+            for effect in self.machine.crash(shown):
+                self._perform(effect)
+        finally:
+            self._fail(shown)
+            with contextlib.suppress(asyncio.QueueFull):
+                self._inbox.put_nowait(None)
+
     def _wish(self, message: PreemptionNotice | StepTold) -> None:
         """Send a message in the name of the program; called on any thread."""
+        self._call_soon(self._inbox.put_nowait, ev.WishPreemption(message))
+
+    def _call_soon(self, function: Callable[..., object], *arguments: object) -> None:
         try:
-            self._loop.call_soon_threadsafe(self._inbox.put_nowait, ev.WishPreemption(message))
+            self._loop.call_soon_threadsafe(function, *arguments)
         except RuntimeError:  # the runtime has ended; whoever waits is about to be told
             return
 
@@ -215,7 +244,11 @@ class CoordinationPeer:
             for m in (up.members[config.client_id], up.members[COORDINATOR])
         )
         address = Address.parse(up.members[COORDINATOR].link_address)
-        return RemoteWay(lambda receiver: network.connect_services(address, own, host, receiver), deliver)
+        return RemoteWay(
+            lambda receiver: network.connect_services(address, own, host, receiver),
+            deliver,
+            lambda error: self._call_soon(self._crash, error),
+        )
 
     @property
     def ring(self) -> Ring:
@@ -314,11 +347,20 @@ class CoordinationPeer:
 
     # Helpers.
 
-    def _spawn(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        task = self._group.create_task(coroutine)
+    def _spawn(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = self._group.create_task(self._guard(coroutine))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: coroutine.close())  # it may have been cancelled before it began
         return task
+
+    async def _guard(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        try:
+            return await coroutine
+        except Exception as error:
+            self._crash(error)
+            # Whoever waits for this task waits for what will not be; all tasks are cancelled soon.
+            raise asyncio.CancelledError from error
 
     def _is_over(self) -> bool:
         return self.failed.is_set or self.left.is_set

@@ -24,6 +24,7 @@ from ...transport.service_messages import (
     ServiceRequest,
 )
 from .channel import Channel
+from .crash import OnCrash, let_crash
 from .service_server import ServiceServer
 
 __all__ = ["Connect", "Feed", "LocalWay", "RemoteWay", "ServiceCalls", "Way"]
@@ -222,11 +223,18 @@ def _call_back(loop: asyncio.AbstractEventLoop, deliver: Deliver, reply: Service
 
 
 class RemoteWay:
-    """To services in another process: a link that is made when it is first needed, and again when it breaks."""
+    """To services in another process: a link that is made when it is first needed, and again when it breaks.
 
-    def __init__(self, connect: Connect, deliver: Deliver) -> None:
+    Args:
+        connect: opens a link.
+        deliver: where replies are to go, on the running loop.
+        on_crash: told what a handler has raised that nobody expected; on that loop.
+    """
+
+    def __init__(self, connect: Connect, deliver: Deliver, on_crash: OnCrash = let_crash) -> None:
         self._connect = connect
         self._deliver = deliver
+        self._on_crash = on_crash
         self._channel = Channel()
         self._number = secrets.randbits(63)
         self._loop = asyncio.get_running_loop()
@@ -274,6 +282,8 @@ class RemoteWay:
                 self._channel.attach(link, message.received)
         except (MalformedServiceError, ValueError) as error:
             self.lost(str(error))
+        except Exception as error:  # noqa: BLE001 - a network would drop the link, and the reply with it
+            self._on_crash(error)
 
     def lost(self, reason: str) -> None:
         """See `ServiceReceiver.lost`: whoever waits for a reply still gets it, over another link."""
@@ -293,6 +303,9 @@ class RemoteWay:
         try:
             await asyncio.sleep(delay)
             link = await reach(Goal.SERVICES, lambda: self._connect(self), lambda trouble: None)
+        except Exception as error:  # noqa: BLE001 - nobody awaits this, and calls would wait for ever
+            self._on_crash(error)
+            return
         finally:
             self._connecting = None
         self._opening = link

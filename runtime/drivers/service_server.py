@@ -24,6 +24,7 @@ from ...transport.service_messages import (
 )
 from ..machines.services import Services
 from .channel import Channel
+from .crash import OnCrash, let_crash
 
 __all__ = ["ServiceServer"]
 
@@ -35,15 +36,21 @@ _REQUESTS = frozenset(get_args(ServiceRequest))
 class ServiceServer:
     """Used on one event loop, the runtime's. Requests are handled as they come, without a task each.
 
+    What a machine or a handler raises unexpectedly ends this client, and so the job: who waits for a reply hears that.
+
     Args:
         machine: decides.
         is_member: whether somebody is a client of this job.
         clock: the time, monotonic, in seconds.
+
+    Attributes:
+        on_crash: told what was raised; who runs this sets it.
     """
 
     def __init__(
         self, machine: Services, is_member: Callable[[LinkIdentity], bool], clock: Callable[[], float]
     ) -> None:
+        self.on_crash: OnCrash = let_crash
         self._machine = machine
         self._is_member = is_member
         self._clock = clock
@@ -67,13 +74,13 @@ class ServiceServer:
 
     def handle(self, session: int, client_id: int, request: ServiceRequest) -> None:
         """Take in one request of a session."""
-        now = self._clock()
-        due = self._machine.deadline()
-        if due is not None and due <= now:
-            self._tell(self._machine.wake(now))
-        self._tell(self._machine.handle(session, client_id, request, now))
-        self._arm()
-        self.go_on()
+        try:
+            self._wake()
+            self._tell(self._machine.handle(session, client_id, request, self._clock()))
+            self._arm()
+            self.go_on()
+        except Exception as error:  # noqa: BLE001 - the client has sent it, and would wait for ever
+            self.on_crash(error)
 
     def go_on(self) -> None:
         """See to it that what takes long goes on, by turns with whatever else this loop serves."""
@@ -83,8 +90,11 @@ class ServiceServer:
 
     def _work(self) -> None:
         self._is_at_work = False
-        self._tell(self._machine.work(self._has_room))
-        self.go_on()
+        try:
+            self._tell(self._machine.work(self._has_room))
+            self.go_on()
+        except Exception as error:  # noqa: BLE001 - a loop only logs what its callbacks raise
+            self.on_crash(error)
 
     def _has_room(self, session: int) -> bool:
         has_room = self._has_room_of.get(session)
@@ -94,7 +104,10 @@ class ServiceServer:
         """End a session."""
         self._replies.pop(session, None)
         self._has_room_of.pop(session, None)
-        self._tell(self._machine.close_session(session, self._clock()))
+        try:
+            self._tell(self._machine.close_session(session, self._clock()))
+        except Exception as error:  # noqa: BLE001 - others may wait for what it held
+            self.on_crash(error)
 
     def leave(self, client_id: int) -> None:
         """Take in that a client leaves the job."""
@@ -165,11 +178,17 @@ class ServiceServer:
 
     def _on_timer(self) -> None:
         self._timer = None
+        try:
+            self._wake()
+            self._arm()
+        except Exception as error:  # noqa: BLE001 - a loop only logs what its timers raise
+            self.on_crash(error)
+
+    def _wake(self) -> None:
         now = self._clock()
         due = self._machine.deadline()
         if due is not None and due <= now:
             self._tell(self._machine.wake(now))
-        self._arm()
 
 
 class _ServedChannel(Channel):
@@ -203,6 +222,8 @@ class _Visitor:
             _log.warning("client %d broke the protocol of the services: %s", self._sender.client_id, error)
             self.lost(str(error))
             self._link.close()
+        except Exception as error:  # noqa: BLE001 - a network would drop the link, and the client dial again and again
+            self._server.on_crash(error)
 
     def lost(self, reason: str) -> None:
         """See `ServiceReceiver.lost`. The channel waits for its client to carry it on."""

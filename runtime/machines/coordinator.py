@@ -46,7 +46,7 @@ from .departures import Departures
 from .detector import Detector
 from .ids import name_ids, pack_ids
 from .lag import Lag
-from .member import Member, link_trouble, roster
+from .member import Member, absent, link_trouble, roster
 from .news import News
 from .phases import Phase, furthest_behind
 from .preemption import PreemptionAgreement
@@ -59,6 +59,7 @@ __all__ = ["CoordinatorConfig", "CoordinatorMachine"]
 
 _OVERDUE_INTERVALS = 1.5
 _EPOCH = 1
+Effects = list[ev.CoordinatorEffect]
 
 
 class _State(enum.Enum):
@@ -66,9 +67,6 @@ class _State(enum.Enum):
     BRINGING_UP = enum.auto()
     RUNNING = enum.auto()
     CLOSED = enum.auto()
-
-
-Effects = list[ev.CoordinatorEffect]
 
 
 class CoordinatorMachine:
@@ -146,6 +144,14 @@ class CoordinatorMachine:
                 return self._on_goodbye(member, error, cause, now)
         return []
 
+    def end(self, verdict: Verdict) -> Effects:
+        """End the job with this, also where an exception has left this machine half-way through a change."""
+        if self._last_word is not None:
+            return []
+        self._state, self._last_word = _State.CLOSED, verdict
+        self._untold = absent(self._members, self.config.num_clients) - self._gone - {verdict.client_id}
+        return [self._to_all(verdict)]
+
     def wake(self, now: float) -> Effects:
         """Do what falls due."""
         self._lag.woken(self.deadline(), now)
@@ -176,8 +182,8 @@ class CoordinatorMachine:
         """Return when to wake this machine next."""
         if self._state is _State.CLOSED:
             return None
-        judging = (self._detector.deadline(), self._suspicions.deadline())
-        candidates = (*judging, self._leave_deadline, self._preemption.deadline(), self._departures.deadline())
+        parts = (self._detector, self._suspicions, self._preemption, self._departures)
+        candidates = (self._leave_deadline, *(part.deadline() for part in parts))
         return min((self._lag.after(due) for due in candidates if due is not None), default=None)
 
     @property
@@ -191,8 +197,7 @@ class CoordinatorMachine:
 
     def live(self) -> list[int]:
         """Return the clients that are not known to be dead, or to be leaving."""
-        dead = self._suspicions.dead
-        return [c for c, member in self._members.items() if c not in dead and not member.is_leaving]
+        return [c for c, m in self._members.items() if c not in self._suspicions.dead and not m.is_leaving]
 
     def whereabouts(self, client_id: int) -> str:
         """Return where a client is, for a text."""
@@ -343,19 +348,15 @@ class CoordinatorMachine:
         return self._fail(self._members[found.client_id], found.cause, error=error.__name__, also=found.also)
 
     def _fail_for_silence(self, silent: list[tuple[int, float]]) -> Effects:
-        client_id, age = silent[0]
+        (client_id, age), *others = silent
         details = [text for text in (self._suspicions.evidence(client_id), self._steps.describe(client_id)) if text]
         cause = f"no heartbeat for {age:.1f} s" + (f" ({'; '.join(details)})" if details else "")
-        return self._fail(self._members[client_id], cause, also=[other for other, _ in silent[1:]])
+        return self._fail(self._members[client_id], cause, also=dict(others))
 
     def _fail(self, member: Member, cause: str, *, error: str = "PeerFailedError", also: Iterable[int] = ()) -> Effects:
         others = {*self._suspicions.dead, *also} - {member.register.client_id}
         self._gone = {*others, member.register.client_id}
-        self._last_word = self._verdict(member, error, cause, pack_ids(others))
-        self._state = _State.CLOSED
-        connected = {client_id for client_id, other in self._members.items() if other.is_connected}
-        self._untold = set(range(self.config.num_clients)) - connected - self._gone
-        return [self._to_all(self._last_word)]
+        return self.end(self._verdict(member, error, cause, pack_ids(others)))
 
     # Helpers.
 

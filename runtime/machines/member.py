@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ...transport.messages import MemberInfo, MemberUpdate, Register
 from .phases import Phase
 
-__all__ = ["Member", "link_trouble", "roster"]
+__all__ = ["Member", "absent", "link_trouble", "roster"]
 
 _TROUBLES_MAX = 3
 
@@ -66,3 +66,8 @@ def link_trouble(members: Mapping[int, Member]) -> str:
     """Return which ring links some still try to open, for the end of a text; empty where there are none."""
     troubled = ((c, m.trouble) for c, m in members.items() if m.trouble and m.phase == Phase.RING)
     return "".join(f"; client {c}: {trouble}" for c, trouble in itertools.islice(troubled, _TROUBLES_MAX))
+
+
+def absent(members: Mapping[int, Member], num_clients: int) -> set[int]:
+    """Return the clients that have no connection with the coordinator."""
+    return set(range(num_clients)) - {client_id for client_id, member in members.items() if member.is_connected}

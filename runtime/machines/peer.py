@@ -174,6 +174,10 @@ class PeerMachine(PeerFacts):
                 return self._on_dismissed(missing)
         return []
 
+    def crash(self, error: BaseException) -> Effects:
+        """Fail, also where an exception has left this machine, or who drives it, half-way through a change."""
+        return [] if self._state is PeerState.CLOSED else self._fail(error)
+
     def wake(self, now: float) -> Effects:
         """Do what falls due."""
         if self._state is PeerState.CLOSED:

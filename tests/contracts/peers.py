@@ -50,6 +50,7 @@ class JobOfPeers:
         self.runs: dict[int, asyncio.Task[None]] = {}
         self.detours: dict[int, Address] = {}
         self.services: dict[int, ServiceClient] = {}
+        self._machine: CoordinatorMachine | None = None
         self._place = place
         self._num_clients = num_clients
         self._environment = environment or {}
@@ -94,6 +95,11 @@ class JobOfPeers:
         while any(set(peer.machine.progress(0.0).missing) != set(absent) for peer in self.peers.values()):  # noqa: ASYNC110 - pure: it tells nobody
             await asyncio.sleep(0.001)
 
+    @property
+    def registered(self) -> set[int]:
+        """The clients that the coordinator knows."""
+        return set() if self._machine is None else set(self._machine._members)
+
     async def barrier(self, *client_ids: int, name: str = "all", timeout: float = 10.0) -> None:
         """Let some clients, or all, meet."""
         who = client_ids or tuple(self.peers)
@@ -111,7 +117,7 @@ class JobOfPeers:
         network = self._place.peer(client_id)
         coordinator = services = None
         if client_id == 0:
-            machine = CoordinatorMachine(self._coordinator_config())
+            machine = self._machine = CoordinatorMachine(self._coordinator_config())
             services = ServiceServer(
                 Services(self._num_clients, 2**20, machine.whereabouts, machine.live),
                 lambda sender: machine.is_member(sender.client_id, sender.incarnation),
