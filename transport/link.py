@@ -56,15 +56,16 @@ class TcpLink(asyncio.BufferedProtocol):
         try:
             if sock is not None:
                 self._configure(sock)
-        except OSError as error:
-            # Raised from here, the loop would keep a connection that nobody knows of.
-            _log.warning("a connection cannot be configured, and is given up: %s", error)
-            self._end(f"the connection cannot be configured: {error}")
+            if self._on_connected is not None:
+                self._on_connected(self)
+        except Exception as error:
+            # The loop would keep the connection, though nobody knows of it.
+            _log.warning("a connection cannot be used, and is given up: %s", error)
+            self._end(f"the connection cannot be used: {error}")
             # uvloop loses the descriptor of what is closed while it is being connected.
             asyncio.get_running_loop().call_soon(self._transport.abort)
-            return
-        if self._on_connected is not None:
-            self._on_connected(self)
+            if not isinstance(error, OSError):
+                raise
 
     def _configure(self, sock: socket.socket) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

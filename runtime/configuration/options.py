@@ -67,7 +67,7 @@ class Options:
             before it counts as failed; `None` for ever. Client 0's counts.
         kv_max_bytes: what the keys and values of the key-value store may take, in bytes. Client 0's counts.
         bind_address: the host name or IP address to listen on; `None` for all interfaces of the address's family, or
-            loopback for a loopback job.
+            loopback for a loopback job, which takes no other unless `insecure`.
         advertise_address: the host name or IP address that the other clients are to use; `None` for the one that the
             job gives this client, or that it reaches the coordinator from.
         ring_port: the TCP port of the ring; 0 for any free one.

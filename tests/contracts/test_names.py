@@ -18,6 +18,7 @@ from bringup.transport.names import Names, UnresolvedError
 from bringup.transport.network import GrpcNetwork
 from bringup.transport.ports import Connection, LinkListener, ProbeOutcome
 
+from .peers import job_of_peers
 from .places import Place, quietly, run
 from .test_links import LEFT, OWN
 
@@ -189,5 +190,25 @@ def test_many_who_wait_for_one_name_ask_once(place: str) -> None:
         assert {endpoints[0].host for endpoints in found} == {"127.0.0.1"}
         with resolving(AGAIN), pytest.raises(UnresolvedError, match=f"{NAME}.*Temporary failure"):
             await Names().lookup(Address(NAME, 1))
+
+    run(place, test)
+
+
+def test_a_job_comes_up_where_every_other_look_up_fails(place: str) -> None:
+    """The coordinator, ring links, services and a session that is taken up again: all by one name."""
+
+    async def test(place: Place) -> None:
+        answers: list[list[str] | OSError] = [AGAIN, ["127.0.0.1"]] * 50
+        async with place.entrance() as (entrance, break_all), job_of_peers(place, 3) as job:
+            # A host binds its own name without asking; this one is nowhere but in the tests' resolver.
+            job.detours = {client_id: Address(NAME, entrance.port) for client_id in (1, 2)}
+            with resolving(*answers):
+                job.start()
+                ups = await job.ups()
+                assert {Address.parse(up.members[1].link_address).host for up in ups} == {NAME}
+                await job.barrier()
+                break_all()
+                await job.barrier(name="again")
+                assert await job.leave() == [()] * 3
 
     run(place, test)
