@@ -30,7 +30,7 @@ GRACE_BEYOND_SHUTDOWN = 5.0
 GRACE_AFTER_FAILURE = 5.0
 """Seconds until it is killed where a client has failed, and nobody has anybody to wait for."""
 
-_CULPRIT_PATIENCE = 5.0
+_CULPRIT_PATIENCE = 3.0
 """Seconds that a client has to end by itself once another has ended because of its failure."""
 
 _OTHERS_PATIENCE = 2.0
