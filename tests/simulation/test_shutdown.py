@@ -10,6 +10,9 @@ from bringup.runtime.machines.phases import Phase
 from bringup.transport.service_messages import Done, Refusal
 
 from .network import DELAY_MAX
+from .process import Process
+from .program import Program
+from .scenario import Step
 from .test_faults import ROUND_TRIP, VICTIM, N, assert_all_blame, run_into
 from .world import World
 
@@ -118,6 +121,28 @@ def test_nobody_waits_at_a_barrier_for_one_who_leaves(seed: int, victim: int) ->
             assert "is leaving the job (shutdown); client" in reply.text
         assert all(process.left is not None and not process.left[1].missing for process in processes)
         assert all(process.machine.leavers == (0, N - 1) for process in processes)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_programs_of_uneven_length_end_in_order(seed: int) -> None:
+    """Whoever has fewer steps leaves, and the others are told so wherever they wait for it, and then leave as well."""
+    with World(seed, N, shutdown_timeout=60.0) as world:
+        counts = [world.rng.randint(3, 10) for _ in range(N)]
+        steps = [Step(name, 0.5, None) for name in "abacabaaba"]
+
+        def prepare(process: Process) -> None:
+            Program(tuple(steps[: counts[process.client_id]]), think=0.5).prepare(process)
+
+        world.prepare = prepare
+        world.start_all(within=1.0)
+        world.run(until=30.0)
+        for process in world.processes:
+            assert process.left is not None, process.failed
+            assert not process.left[1].missing
+            kinds = [type(reply) for _, reply in process.barriers]
+            assert kinds[: min(counts)] == [Done] * min(counts)
+            assert {reply.error for _, reply in process.barriers if isinstance(reply, Refusal)} <= {"PeerFailedError"}
+        assert world.clock.now < 60.0
 
 
 @pytest.mark.parametrize("seed", SEEDS)
