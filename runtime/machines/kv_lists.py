@@ -16,23 +16,22 @@ _ITEMS_BYTES = 1024 * 1024
 
 
 class _List:
-    __slots__ = ("prefix", "stretch", "ticket")
+    __slots__ = ("stretch", "ticket")
 
-    def __init__(self, ticket: int, prefix: str) -> None:
+    def __init__(self, ticket: int, stretch: Stretch) -> None:
         self.ticket = ticket
-        self.prefix = prefix
-        self.stretch: Stretch | None = None
+        self.stretch = stretch
 
 
 class Lists:
-    """What is listed is looked at when a list's turn comes: one that waits takes no more than its prefix."""
+    """Each is of the moment at which it was asked for: later calls of its client change nothing in it."""
 
     def __init__(self) -> None:
         self._of_session: dict[int, deque[_List]] = {}
 
-    def add(self, session: int, ticket: int, prefix: str) -> None:
-        """Take in a call."""
-        self._of_session.setdefault(session, deque()).append(_List(ticket, prefix))
+    def add(self, session: int, ticket: int, stretch: Stretch) -> None:
+        """Take in a call, with what it is to be told."""
+        self._of_session.setdefault(session, deque()).append(_List(ticket, stretch))
 
     def count_of(self, session: int) -> int:
         """Return how many a session has."""
@@ -42,12 +41,10 @@ class Lists:
         """Return whose turn it is, of those that have room."""
         return next((session for session in self._of_session if has_room(session)), None)
 
-    def next(self, session: int, below: Callable[[str], Stretch]) -> Items:
+    def next(self, session: int) -> Items:
         """Return the next message for a session, which then is the last of all in turn."""
         lists = self._of_session.pop(session)
         current = lists[0]
-        if current.stretch is None:
-            current.stretch = below(current.prefix)
         items: list[KeyValue] = []
         size = 0
         while current.stretch and size < _ITEMS_BYTES and len(items) < _ITEMS_MAX:

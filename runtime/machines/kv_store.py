@@ -173,12 +173,12 @@ class KeyValueStore:
     # Calls on a directory.
 
     def _list(self, session: int, request: ListKeys) -> Replies:
-        self._lists.add(session, request.ticket, normalize(request.prefix))
+        self._lists.add(session, request.ticket, self._table.below(normalize(request.prefix)))
         # Short ones are answered at once; of several of one session, each when its turn comes.
         return self._next_items(session) if self._lists.count_of(session) == 1 else []
 
     def _next_items(self, session: int) -> Replies:
-        return [(session, self._lists.next(session, self._table.below))]
+        return [(session, self._lists.next(session))]
 
     def _delete(self, session: int, request: DeleteKeys) -> Replies:
         key = normalize(request.key)

@@ -7,11 +7,14 @@ it, costs a few microseconds for each thousand keys. Blocks that somebody still 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from typing import TypeVar
 
 from .kv_keys import bytes_of
 
 __all__ = ["Stretch", "Table"]
 
+_T = TypeVar("_T")
 _BLOCK_MAX = 1024
 
 
@@ -31,38 +34,49 @@ class Stretch:
 
     Attributes:
         count: how many are left.
-        key_bytes, value_bytes: what all of them had in the beginning.
     """
 
-    __slots__ = ("_at", "_blocks", "_end", "count", "key_bytes", "value_bytes")
+    __slots__ = ("_at", "_blocks", "_end", "_number", "_start", "count")
 
-    def __init__(self, blocks: list[_Block], start: int, end: int) -> None:
+    def __init__(self, blocks: list[_Block], start: int, end: int, count: int | None = None) -> None:
         """`start` is the first of the first block, `end` comes after the last of the last one."""
-        self._blocks = blocks[::-1]
-        self._at = start
+        self._blocks = blocks
+        self._start = self._at = start
         self._end = end
-        self.count = sum(len(block.keys) for block in blocks) - start
-        self.key_bytes = sum(block.key_bytes for block in blocks)
-        self.value_bytes = sum(block.value_bytes for block in blocks)
-        if blocks:
-            first, last = blocks[0], blocks[-1]
-            self.count -= len(last.keys) - end
-            self.key_bytes -= sum(map(bytes_of, first.keys[:start])) + sum(map(bytes_of, last.keys[end:]))
-            self.value_bytes -= sum(map(len, first.values[:start])) + sum(map(len, last.values[end:]))
+        self._number = 0
+        if count is None:
+            beyond = len(blocks[-1].keys) - end if blocks else 0
+            count = sum(len(block.keys) for block in blocks) - start - beyond
+        self.count = count
 
     def __len__(self) -> int:
         """Return how many are left."""
         return self.count
 
+    @property
+    def key_bytes(self) -> int:
+        """What the keys have; of a stretch that nothing was taken from."""
+        outside = [key for keys in self._outside(lambda block: block.keys) for key in keys]
+        return sum(block.key_bytes for block in self._blocks) - sum(map(bytes_of, outside))
+
+    @property
+    def value_bytes(self) -> int:
+        """What the values have; likewise."""
+        outside = [value for values in self._outside(lambda block: block.values) for value in values]
+        return sum(block.value_bytes for block in self._blocks) - sum(map(len, outside))
+
+    def _outside(self, of: Callable[[_Block], list[_T]]) -> list[list[_T]]:
+        if not self._blocks:
+            return []
+        return [of(self._blocks[0])[: self._start], of(self._blocks[-1])[self._end :]]
+
     def popleft(self) -> tuple[str, bytes]:
         """Return the next key and its value."""
-        block, at = self._blocks[-1], self._at
+        block, at = self._blocks[self._number], self._at
         self.count -= 1
         self._at += 1
-        if self.count == 0:
-            self._blocks.clear()
-        elif self._at == len(block.keys):
-            self._blocks.pop()
+        if self._at == len(block.keys):
+            self._number += 1
             self._at = 0
         return block.keys[at], block.values[at]
 
@@ -80,6 +94,8 @@ class Table:
         self._firsts: list[str] = []
         self._count = 0
         self._epoch = 0
+        self._last: tuple[str, list[_Block], int, int, int] | None = None
+        """What was taken last, while nothing has changed: many who ask for the same at once share it."""
 
     def __len__(self) -> int:
         """Return the number of keys."""
@@ -96,6 +112,7 @@ class Table:
 
     def put(self, key: str, value: bytes) -> None:
         """Set a key."""
+        self._last = None
         if not self._blocks:
             self._blocks.append(_Block([], [], self._epoch))
             self._firsts.append(key)
@@ -120,6 +137,7 @@ class Table:
 
     def remove(self, key: str) -> int:
         """Remove a key that is there; returns how many bytes its value had."""
+        self._last = None
         at = bisect_right(self._firsts, key) - 1
         block = self._own(at)
         place = bisect_left(block.keys, key)
@@ -137,12 +155,16 @@ class Table:
 
     def below(self, prefix: str) -> Stretch:
         """Return what lies below a directory, as it is now, whatever becomes of it."""
-        first, start, last, end = self._bounds(prefix)
-        self._epoch += 1
-        return Stretch(self._blocks[first : last + 1], start, end)
+        if self._last is None or self._last[0] != prefix:
+            first, start, last, end = self._bounds(prefix)
+            self._epoch += 1
+            blocks = self._blocks[first : last + 1]
+            self._last = (prefix, blocks, start, end, Stretch(blocks, start, end).count)
+        return Stretch(*self._last[1:])
 
     def cut(self, prefix: str) -> Stretch:
         """Remove what lies below a directory; returns it."""
+        self._last = None
         first, start, last, end = self._bounds(prefix)
         stretch = Stretch(self._blocks[first : last + 1], start, end)
         if stretch.count:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from bringup.runtime.machines.coordinator import CoordinatorMachine
 from bringup.runtime.machines.ids import unpack_ids
 from bringup.runtime.machines.services import Services
-from bringup.transport.service_messages import EnterBarrier, ServiceReply
+from bringup.transport import service_codec
+from bringup.transport.service_messages import ServiceReply, ServiceRequest, SetKey
 
 from . import invariants
+from .costs import SERVICE_BYTE, SERVICE_MESSAGE, Meter
 from .network import Stream
 
 if TYPE_CHECKING:
@@ -17,7 +22,12 @@ if TYPE_CHECKING:
 
 __all__ = ["SimulatedServices"]
 
-_KV_MAX_BYTES = 2**20
+_KV_MAX_BYTES = 2**30
+_FIRST_TICKET = 1_000_000
+"""Of calls on the store; those of barriers are below."""
+_ON_THEIR_WAY_MAX = 32
+
+Replies = list[tuple[int, ServiceReply]]
 
 
 class SimulatedServices:
@@ -30,39 +40,97 @@ class SimulatedServices:
         self._streams: dict[Process, tuple[Stream, Stream]] = {}
         self._callers: list[Process] = []
         self._leavers: set[int] = set()
+        self._asked: dict[tuple[int, int], Callable[[ServiceReply], None]] = {}
+        self._tickets = itertools.count(_FIRST_TICKET)
+        self._on_their_way: Counter[int] = Counter()
+        self._is_at_work = False
+        self._meter = Meter()
 
-    def call(self, caller: Process, request: EnterBarrier) -> None:
+    def call(self, caller: Process, request: ServiceRequest) -> None:
         """Bring a request of a client to the services."""
         up, _ = self._streams_of(caller)
-        up.put(self._take, self._callers.index(caller), request)
+        size = len(service_codec.encode(request))
+        caller.work(SERVICE_MESSAGE + SERVICE_BYTE * size)
+        up.put(self._take, self._callers.index(caller), request, size)
+
+    def ask(
+        self, caller: Process, make: Callable[[int], ServiceRequest], on_reply: Callable[[ServiceReply], None]
+    ) -> None:
+        """Bring a call on the key-value store to the services, given its ticket."""
+        self._streams_of(caller)
+        ticket = next(self._tickets)
+        self._asked[self._callers.index(caller), ticket] = on_reply
+        self.call(caller, make(ticket))
+
+    def fill(self, keys: int) -> None:
+        """Set so many keys, which costs nothing."""
+        self._streams_of(self._host)
+        for number in range(keys):
+            self._machine.handle(0, self._host.client_id, SetKey(1, f"d/{number:06}", b"value", False), 0.0)
 
     def _streams_of(self, caller: Process) -> tuple[Stream, Stream]:
         if caller not in self._streams:
             network, host = self._host.world.network, self._host
             is_local = caller is host
-            up = Stream(network, caller.client_id, host, is_local=is_local)
-            down = Stream(network, host.client_id, caller, is_local=is_local)
+            up = Stream(network, caller.client_id, host, is_local=is_local, sender=caller)
+            down = Stream(network, host.client_id, caller, is_local=is_local, sender=host)
             self._streams[caller] = (up, down)
             self._callers.append(caller)
         return self._streams[caller]
 
-    def _take(self, session: int, request: EnterBarrier) -> None:
+    def _take(self, session: int, request: ServiceRequest, size: int) -> None:
         caller = self._callers[session]
         if self._is_over or caller.is_over:
             return
         now = self._host.world.clock.now
-        self._tell(self._machine.handle(session, caller.client_id, request, now))
+        self._host.work(SERVICE_MESSAGE + SERVICE_BYTE * size)
+        self._tell(self._measured(lambda: self._machine.handle(session, caller.client_id, request, now)))
         self._arm()
+        self._go_on()
 
-    def _tell(self, replies: list[tuple[int, ServiceReply]]) -> None:
+    def _measured(self, step: Callable[[], Replies]) -> Replies:
+        replies, seconds = self._meter(step)
+        self._host.work(seconds)
+        return replies
+
+    def _go_on(self) -> None:
+        """Let what takes long go on, once whoever has come meanwhile was served."""
+        if not self._is_at_work and self._machine.has_work(self._has_room):
+            self._is_at_work = True
+            self._host.later(0.0, self._work)
+
+    def _work(self) -> None:
+        self._is_at_work = False
+        if not self._is_over:
+            self._tell(self._measured(lambda: self._machine.work(self._has_room)))
+            self._go_on()
+
+    def _has_room(self, session: int) -> bool:
+        return self._on_their_way[session] < _ON_THEIR_WAY_MAX
+
+    def _arrive(self, session: int, reply: ServiceReply, size: int) -> None:
+        caller = self._callers[session]
+        self._on_their_way[session] -= 1
+        caller.work(SERVICE_MESSAGE + SERVICE_BYTE * size)
+        if (on_reply := self._asked.get((session, reply.ticket))) is None:
+            caller.barrier_done(reply)
+        else:
+            on_reply(reply)
+        self._host.later(0.0, self._go_on)
+
+    def _tell(self, replies: Replies) -> None:
         for open_round in self._machine.open_rounds():
             absent = self._leavers.intersection(unpack_ids(open_round.missing))
             assert not absent, f"clients wait in {open_round}, though clients {sorted(absent)} are leaving"
         for session, reply in replies:
             caller = self._callers[session]
-            invariants.barrier_ends(self._host.world, caller, reply)
+            if (session, reply.ticket) not in self._asked:
+                invariants.barrier_ends(self._host.world, caller, reply)
             _, down = self._streams_of(caller)
-            down.put(caller.barrier_done, reply)
+            size = len(service_codec.encode(reply))
+            self._host.work(SERVICE_MESSAGE + SERVICE_BYTE * size)
+            self._on_their_way[session] += 1
+            down.put(self._arrive, session, reply, size)
 
     def leave(self, client_id: int) -> None:
         """A client has begun to leave."""

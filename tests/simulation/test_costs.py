@@ -5,17 +5,29 @@ Each defect is planted in what ships, and found; without it the same job is soun
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 
+from bringup.runtime.machines import events as ev
+from bringup.runtime.machines import kv_store
+from bringup.runtime.machines.coordinator import CoordinatorMachine
+from bringup.runtime.machines.kv_store import KeyValueStore
 from bringup.transport import codec
+from bringup.transport.service_messages import Items, ListKeys, ServiceReply
 
 from . import world as worlds
+from .costs import Meter
+from .faults import BreakConnection
 from .network import Latency
 from .process import Process
 from .world import World
 
+KEYS = 30_000
+NO_REASON = "(?s)lives and could be reached.*no heartbeat for|no heartbeat for.*lives and could be reached"
 HERE = Latency(0.000001, 0.000005)
 SEED = 3
 Planting = Callable[[pytest.MonkeyPatch], None]
@@ -39,6 +51,24 @@ def block_the_loop(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Process, "_backend_answers", answers)
 
 
+def list_all_in_one_step(patch: pytest.MonkeyPatch) -> None:
+    """A list is answered at once, however many keys there are."""
+    shipped = KeyValueStore._list
+
+    def answer(self: KeyValueStore, session: int, request: ListKeys) -> list[tuple[int, ServiceReply]]:
+        replies = shipped(self, session, request)
+        while self._lists.count_of(session):
+            replies += self._next_items(session)
+        return replies
+
+    patch.setitem(kv_store._HANDLERS, ListKeys, answer)
+
+
+def all_live(world: World) -> None:
+    for process in world.processes:
+        assert process.failed is None, f"{process.name}, which lives and could be reached, fails: {process.failed[1]}"
+
+
 def come_up_later(process: Process) -> None:
     process.backend_seconds = 0.5
 
@@ -48,7 +78,7 @@ def large_job() -> None:
     with World(SEED, 400, latency=HERE, heartbeat_interval=0.15, heartbeat_timeout=0.35) as world:
         world.bring_up()
         world.run(until=world.clock.now + 1.0)
-        assert all(process.failed is None for process in world.processes)
+        all_live(world)
 
 
 def small_job() -> None:
@@ -56,10 +86,75 @@ def small_job() -> None:
         world.prepare = come_up_later
         world.bring_up()
         world.run(until=world.clock.now + 3.0)
-        assert all(process.failed is None for process in world.processes)
+        all_live(world)
 
 
-PLANTED: dict[Planting, Callable[[], None]] = {tell_all_at_once: large_job, block_the_loop: small_job}
+def job_with_many_keys() -> None:
+    """Each client lists all keys, at once, as programs do that come out of a barrier."""
+    with World(SEED, 10, latency=HERE, heartbeat_interval=0.04, heartbeat_timeout=0.12) as world:
+        processes = world.bring_up()
+        services = world.jobs[0].services
+        services.fill(KEYS)
+        listed: Counter[int] = Counter()
+
+        def note(client_id: int, reply: ServiceReply) -> None:
+            assert isinstance(reply, Items)
+            listed[client_id] += len(reply.items)
+
+        for process in processes:
+            services.ask(process, lambda ticket: ListKeys(ticket, "d"), partial(note, process.client_id))
+        world.run(until=world.clock.now + 1.0)
+        all_live(world)
+        assert set(listed.values()) == {KEYS}
+
+
+def calls_when_all_come_back(num_clients: int) -> int:
+    """Return how many calls the coordinator makes while all connections break, and are made again."""
+    with World(SEED, num_clients, latency=HERE, heartbeat_interval=5.0, heartbeat_timeout=20.0) as world:
+        world.bring_up()
+        host = next(process for process in world.processes if process.client_id == 0)
+        coordinator = host.coordinator
+        assert coordinator is not None
+        meter, shipped, calls = Meter(), coordinator.machine.handle, 0
+
+        def handle(event: Any, now: float) -> Any:
+            nonlocal calls
+            if isinstance(event, ev.SessionMessage):
+                return shipped(event, now)  # whoever has come back is told of to all, which is their square
+            (effects, _), _ = meter(lambda: (shipped(event, now), coordinator.machine.deadline()))
+            calls += meter.calls
+            return effects
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(coordinator.machine, "handle", handle)
+            world.strike(BreakConnection(tuple(range(1, num_clients)), times=1, period=0.0))
+            world.run(until=world.clock.now + 2.0)
+        all_live(world)
+        return calls
+
+
+def costs_the_square() -> bool:
+    few, many = calls_when_all_come_back(75), calls_when_all_come_back(300)
+    return many > 8 * few
+
+
+def test_what_costs_the_square_of_the_clients_that_come_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not costs_the_square()
+    shipped = CoordinatorMachine.deadline
+
+    def deadline(self: CoordinatorMachine) -> float | None:
+        """Look at everybody at each event."""
+        return min(filter(None, (shipped(self) for _ in self._members)), default=None)
+
+    monkeypatch.setattr(CoordinatorMachine, "deadline", deadline)
+    assert costs_the_square()
+
+
+PLANTED: dict[Planting, Callable[[], None]] = {
+    tell_all_at_once: large_job,
+    block_the_loop: small_job,
+    list_all_in_one_step: job_with_many_keys,
+}
 """Each defect with the job that finds it."""
 
 
@@ -68,7 +163,7 @@ def test_a_step_that_takes_too_long_is_found(plant: Planting, job: Callable[[], 
     job()
     with pytest.MonkeyPatch.context() as patch:
         plant(patch)
-        with pytest.raises(AssertionError, match=r"(?s)no heartbeat for .* lives and could be reached"):
+        with pytest.raises(AssertionError, match=NO_REASON):
             job()
 
 

@@ -9,7 +9,6 @@ from bringup.runtime.machines.ids import unpack_ids
 from bringup.runtime.machines.phases import Phase
 from bringup.transport.service_messages import Done, Refusal
 
-from .network import DELAY_MAX
 from .process import Process
 from .program import Program
 from .scenario import Step
@@ -95,7 +94,7 @@ def test_a_barrier_lets_nobody_through_before_the_last_has_come(seed: int) -> No
             assert [reply for _, reply in process.barriers] == [Done(1), Done(2), Done(3)]
             for ticket, (passed_at, _) in enumerate(process.barriers):
                 last = max(arrivals[ticket::3])
-                assert last <= passed_at <= last + 2 * DELAY_MAX
+                assert last <= passed_at <= last + ROUND_TRIP
 
 
 @pytest.mark.parametrize("victim", [0, VICTIM])

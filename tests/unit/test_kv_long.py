@@ -105,6 +105,18 @@ def test_lists_wait_for_room_and_take_turns() -> None:
     assert order == [(A, 1), (B, 1), (A, 1), (B, 1), (A, 2), (A, 2), (A, 2)]
 
 
+def test_a_list_that_waits_for_its_turn_is_of_the_moment_of_its_call() -> None:
+    store = full_store(5000)
+    replies = store.handle(A, ListKeys(1, "d"))
+    store.handle(A, ListKeys(2, "d"))
+    store.handle(A, SetKey(3, "d/000000", b"new", True))
+    while store.has_work(anybody):
+        replies += store.work(anybody)
+    for ticket in (1, 2):
+        told = items_of([(session, reply) for session, reply in replies if reply.ticket == ticket])
+        assert told == [(f"d/{number:06}", b"old") for number in range(5000)]
+
+
 def test_a_list_that_nobody_waits_for_ends() -> None:
     store = full_store(10_000)
     store.handle(A, ListKeys(1, "d"))
