@@ -7,8 +7,9 @@ import contextlib
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack, overload
 
+import numpy as np
 import numpy.typing as npt
 
 from ..errors import BringupError, PeerFailedError
@@ -27,6 +28,8 @@ from .system_facts import SystemFacts
 __all__ = ["SyncSystem", "current", "initialize"]
 
 T = TypeVar("T")
+S = TypeVar("S", bound=np.generic)
+D = TypeVar("D", bound=dict[Any, Any])
 
 
 def initialize(
@@ -103,15 +106,35 @@ def current() -> SyncSystem:
 class SyncSystem(SystemFacts):
     """A job that is up, seen from one client; its methods block. As a context manager it ends as a `System` does."""
 
+    @overload
     def all_reduce(
-        self,
-        array: npt.ArrayLike,
-        op: str = "sum",
-        *,
-        out: npt.NDArray[Any] | None = None,
-        timeout: float | None = None,
-    ) -> npt.NDArray[Any]:
-        """See `System.all_reduce`."""
+        self, array: npt.NDArray[S], op: str = ..., *, out: npt.NDArray[S] | None = ..., timeout: float | None = ...
+    ) -> npt.NDArray[S]: ...
+
+    @overload
+    def all_reduce(self, array: D, op: str = ..., *, out: D | None = ..., timeout: float | None = ...) -> D: ...
+
+    @overload
+    def all_reduce(self, array: object, op: str = ..., *, out: Any = ..., timeout: float | None = ...) -> Any: ...
+
+    def all_reduce(self, array: object, op: str = "sum", *, out: Any = None, timeout: float | None = None) -> Any:
+        """Reduce an array, or a tree of arrays, over all clients; blocks until all have called it.
+
+        Args:
+            array: any shape, any numeric dtype, or a dict, list or tuple of arrays; alike on every client.
+            op: `sum`, `prod`, `min`, `max` or, for floating point and complex numbers, `mean`.
+            out: where to put the result: an array, or a tree of arrays, like the input; returned then.
+            timeout: seconds, or `None` to wait for as long as the job lives.
+
+        Returns:
+            The result, of the input's structure, shape and dtype, with the same bits on every client.
+
+        Raises:
+            CollectiveMismatchError: another client called something else, or its call ended before its turn.
+            ConfigurationError: an argument is wrong.
+            PeerFailedError: another client failed.
+            TimeoutError: not all clients came in time; see `System.all_reduce` for what becomes of the job.
+        """
         return all_reduce_blocking(self._client, self._peer, array, op, out, timeout)
 
     @cached_property

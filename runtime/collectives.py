@@ -19,6 +19,7 @@ from ..transport.turns import Contribution, Turn
 from .arguments import timeout_of
 from .client import Client
 from .drivers.peer import CoordinationPeer
+from .trees import arrays_of, describe, is_tree, rebuilt
 
 __all__ = ["all_reduce", "all_reduce_blocking"]
 
@@ -35,34 +36,43 @@ class _Reduction:
         ConfigurationError: an argument is wrong.
     """
 
-    def __init__(self, array: npt.ArrayLike, op: str, out: Array | None) -> None:
-        given = np.asarray(array)
-        _check_out(given, out)
+    def __init__(self, array: Any, op: str, out: Any, num_clients: int) -> None:
+        given = arrays_of(array, _as_array)
+        self._array = array
+        self._outs = None if out is None else _outs_of(array, given, out)
         self._out = out
-        self._packing = Packing(op, [given])
-        call = f"all_reduce({op}, {self._packing.describe()})"
+        self._divisor = num_clients if op == "mean" else None
+        self._packing = Packing("sum" if op == "mean" else op, given)
+        if op == "mean":
+            _check_mean(given)
+        call = f"all_reduce({op}, {describe(array, iter(given))})"
         self.contribution = Contribution(call, self._packing.reduction, self._packing.pack())
 
-    def result(self, totals: tuple[Array, ...]) -> Array:
+    def result(self, totals: tuple[Array, ...]) -> Any:
         """Return the result, in `out` where there is one."""
-        (result,) = self._packing.unpack(totals)
-        if self._out is None:
-            return result
-        self._out[...] = result
+        if self._divisor is not None:
+            with np.errstate(all="ignore"):
+                for total in totals:
+                    np.true_divide(total, total.dtype.type(self._divisor), out=total)
+        results = self._packing.unpack(totals)
+        if self._outs is None:
+            return rebuilt(self._array, iter(results))
+        for target, result in zip(self._outs, results, strict=True):
+            target[...] = result
         return self._out
 
 
 async def all_reduce(
-    client: Client, peer: CoordinationPeer, array: npt.ArrayLike, op: str, out: Array | None, timeout: float | None
-) -> npt.NDArray[Any]:
+    client: Client, peer: CoordinationPeer, array: Any, op: str, out: Any, timeout: float | None
+) -> Any:
     """See `System.all_reduce`."""
     with _enter(client, peer) as turn:
         limit = timeout_of("all_reduce()", timeout)
-        is_large = getattr(array, "nbytes", 0) >= _LARGE_BYTES
+        is_large = _bytes_in(array) >= _LARGE_BYTES
         if is_large:
-            reduction = await asyncio.to_thread(_Reduction, array, op, out)
+            reduction = await asyncio.to_thread(_Reduction, array, op, out, client.job.num_clients)
         else:
-            reduction = _Reduction(array, op, out)
+            reduction = _Reduction(array, op, out, client.job.num_clients)
         with peer.waiting():
             turn.give(reduction.contribution)
             totals = asyncio.wrap_future(turn.result)
@@ -76,12 +86,12 @@ async def all_reduce(
 
 
 def all_reduce_blocking(
-    client: Client, peer: CoordinationPeer, array: npt.ArrayLike, op: str, out: Array | None, timeout: float | None
-) -> npt.NDArray[Any]:
+    client: Client, peer: CoordinationPeer, array: Any, op: str, out: Any, timeout: float | None
+) -> Any:
     """See `SyncSystem.all_reduce`."""
     with _enter(client, peer) as turn:
         limit = timeout_of("all_reduce()", timeout)
-        reduction = _Reduction(array, op, out)
+        reduction = _Reduction(array, op, out, client.job.num_clients)
         with peer.waiting():
             turn.give(reduction.contribution)
             try:
@@ -109,8 +119,58 @@ def _timeout(timeout: float | None) -> TimeoutError:
     return TimeoutError(f"all_reduce(): not all clients came within timeout={timeout:g} s")
 
 
-def _check_out(array: Array, out: Array | None) -> None:
-    if out is not None and (out.shape, out.dtype) != (array.shape, array.dtype):
+def _bytes_in(value: Any) -> int:
+    if isinstance(value, dict):
+        return sum(map(_bytes_in, value.values()))
+    if is_tree(value):
+        return sum(map(_bytes_in, value))
+    return int(getattr(value, "nbytes", 0))
+
+
+def _as_array(path: str, leaf: object) -> Array:
+    where = f" at {path}" if path else ""
+    advice = "give an array, numbers, or a dict, list or tuple of arrays"
+    try:
+        array = np.asarray(leaf)
+    except (ValueError, TypeError) as error:  # numpy's word for lists that are no array
         raise ConfigurationError(
-            f"out is {out.dtype}{list(out.shape)}, the array is {array.dtype}{list(array.shape)}: they must be alike"
+            f"all_reduce takes numeric arrays, got something else{where}: {error}; {advice}"
+        ) from error
+    if array.dtype.kind == "O":
+        raise ConfigurationError(
+            f"all_reduce takes numeric arrays, got {type(leaf).__name__}{where} of dtype object; {advice}"
         )
+    return array
+
+
+def _as_out(path: str, leaf: object) -> Array:
+    if not isinstance(leaf, np.ndarray):
+        where = f" at {path}" if path else ""
+        raise ConfigurationError(f"out{where} is a {type(leaf).__name__}: results are put into numpy arrays")
+    return leaf
+
+
+def _check_mean(arrays: list[Array]) -> None:
+    for array in arrays:
+        none = np.empty(0, array.dtype)
+        if array.dtype.kind in "biu" or np.true_divide(none, none).dtype != array.dtype:
+            raise ConfigurationError(
+                f"all_reduce: the mean of {array.dtype} is not of that dtype: convert the array to floating point "
+                "first, or take op='sum' and divide"
+            )
+
+
+def _outs_of(array: Any, given: list[Array], out: Any) -> list[Array]:
+    """Return the arrays that results go into, which must be like those that were given."""
+    if is_tree(array) != is_tree(out):
+        raise ConfigurationError("out must be like what is reduced: an array for an array, the same tree for a tree")
+    outs = arrays_of(out, _as_out)
+    for target, source in zip(outs, given, strict=False):
+        if (target.shape, target.dtype) != (source.shape, source.dtype):
+            raise ConfigurationError(
+                f"out is {target.dtype}{list(target.shape)}, the array is {source.dtype}{list(source.shape)}: "
+                "they must be alike"
+            )
+    if describe(out, iter(outs)) != describe(array, iter(given)):
+        raise ConfigurationError("out is not a tree of the same structure as what is reduced")
+    return outs

@@ -7,8 +7,9 @@ import contextlib
 from collections.abc import AsyncIterator, Iterable
 from functools import cached_property
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar, overload
 
+import numpy as np
 import numpy.typing as npt
 
 from ..errors import BringupError, ConfigurationError, PeerFailedError
@@ -24,6 +25,9 @@ from .system_facts import SystemFacts
 
 __all__ = ["System"]
 
+S = TypeVar("S", bound=np.generic)
+D = TypeVar("D", bound=dict[Any, Any])
+
 
 class System(SystemFacts):
     """A job that is up, seen from one client. Its methods may be awaited on any event loop.
@@ -32,15 +36,19 @@ class System(SystemFacts):
     raises, that is what leaves the block, and why the job has failed, if it has, is a note of it.
     """
 
+    @overload
     async def all_reduce(
-        self,
-        array: npt.ArrayLike,
-        op: str = "sum",
-        *,
-        out: npt.NDArray[Any] | None = None,
-        timeout: float | None = None,
-    ) -> npt.NDArray[Any]:
-        """Reduce an array over all clients. All clients call collectives in the same order.
+        self, array: npt.NDArray[S], op: str = ..., *, out: npt.NDArray[S] | None = ..., timeout: float | None = ...
+    ) -> npt.NDArray[S]: ...
+
+    @overload
+    async def all_reduce(self, array: D, op: str = ..., *, out: D | None = ..., timeout: float | None = ...) -> D: ...
+
+    @overload
+    async def all_reduce(self, array: object, op: str = ..., *, out: Any = ..., timeout: float | None = ...) -> Any: ...
+
+    async def all_reduce(self, array: object, op: str = "sum", *, out: Any = None, timeout: float | None = None) -> Any:
+        """Reduce an array, or a tree of arrays, over all clients. All clients call collectives in the same order.
 
         A call has its place in that order as soon as it is made; calls that overlap are carried out one by one. Where
         one client's call is cancelled, times out or is refused while others are before it, or its arguments are wrong,
@@ -51,13 +59,16 @@ class System(SystemFacts):
 
         Args:
             array: any shape, any numeric dtype, those of `ml_dtypes` (bfloat16, float8, ...) too; shape and dtype must
-                be the same on every client. It may be changed once this has returned.
-            op: `sum`, `prod`, `min` or `max`.
-            out: where to put the result, of the input's shape and dtype; returned then.
+                be the same on every client. Or a tree: a dict with texts or whole numbers as keys, a list or a tuple of
+                arrays, nested as you like; its structure must be the same on every client. All of it is one collective.
+                A list or tuple that holds only numbers is an array. It may be changed once this has returned.
+            op: `sum`, `prod`, `min` or `max`; `mean` for floating point and complex numbers: the sum, divided.
+            out: where to put the result: an array of the input's shape and dtype, or for a tree the same tree of such
+                arrays; returned then. It is written once all is known, and not touched where this raises.
             timeout: seconds, or `None` to wait for as long as the job lives.
 
         Returns:
-            The result, of the input's shape and dtype, with the same bits on every client.
+            The result, of the input's structure, shape and dtype, with the same bits on every client.
 
         Raises:
             CollectiveMismatchError: another client called something else, or its call ended before its turn.
