@@ -28,10 +28,12 @@ class CoordinatorWatch:
         self._detector = Detector(timeout, interval)
         self._redial_patience = max(timeout / 2, _SILENT_INTERVALS * interval)
         self._ask_patience = max(timeout / 4, _SILENT_INTERVALS * interval / 2)
+        self._patience_with_slowness = 2 * timeout
         self._registration_patience = timeout
         self._verdict_patience = timeout + 2 * interval + _GRACE
         self._heard_at = now
         self._answered_at = now
+        self._alive_at: float | None = None
         self._registered_at = now
 
     def awake(self, now: float) -> None:
@@ -46,11 +48,13 @@ class CoordinatorWatch:
         """Note a message of the coordinator."""
         self._detector.heard(COORDINATOR, now)
         self._heard_at = self._answered_at = now
+        self._alive_at = None
 
     def answered(self, now: float, *, is_alive: bool) -> None:
         """Note that it was asked whether it lives; that it does says nothing of the connection."""
         self._answered_at = now
         if is_alive:
+            self._alive_at = now
             self._detector.heard(COORDINATOR, now)
 
     def resumed(self, now: float, *, is_sign_of_life: bool) -> None:
@@ -88,8 +92,9 @@ class CoordinatorWatch:
         """Return when to dial again although the connection stands.
 
         TCP itself sends again after ever longer pauses, and may find out that the network is back when all is over.
+        Where its process has answered meanwhile, it is more likely slow; to dial costs it more time.
         """
-        return self._heard_at + self._redial_patience
+        return self._heard_at + (self._redial_patience if self._alive_at is None else self._patience_with_slowness)
 
     def ask_due(self) -> float:
         """Return when to ask its process whether it lives."""

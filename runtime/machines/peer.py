@@ -196,6 +196,9 @@ class PeerMachine(PeerFacts):
     def _judge(self, now: float) -> Effects:
         if self._state in BEFORE_UP and now >= self._initialization_deadline:
             return self._fail(self._knowledge.timed_out(self.phase))
+        if self._hosts_coordinator and self._state in BEFORE_UP:
+            # Its coordinator lives as it does; where it is overloaded, it answers itself late, too.
+            self._watch.answered(now, is_alive=True)
         if silence := self._watch.silence(now):
             # It may still hear this client, and can tell the others then.
             return self._fail(self._knowledge.coordinator_lost(self.phase, silence))

@@ -213,7 +213,9 @@ def _time_is_up(world: World, process: Process, error: RendezvousTimeoutError, t
 def _is_held_up(world: World, job: Job, deadline: float) -> bool:
     """Return whether a job of which all clients have come has a reason not to come up."""
     members = job.members.values()
-    if world.network.cuts or world.network.broken_links or any(m.stops or m.gone_at < EVER for m in members):
+    if world.network.cuts or world.network.broken_links or job.host.overloads:
+        return True
+    if any(m.stops or m.gone_at < EVER for m in members):
         return True
     if any(m.dials.hindrances or m.dials.outages for m in members):
         return True

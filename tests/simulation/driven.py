@@ -45,6 +45,8 @@ class Driven:
     def take(self, event: Any) -> None:
         """Take in one event."""
         now = self._clock.now
+        if not self._process.is_behind:
+            self.machine.caught_up(now)
         if self._due is not None and self._due <= now:
             self._wake_when_due()
         if not self.is_over:
@@ -70,6 +72,8 @@ class Driven:
 
     def _wake_when_due(self) -> None:
         now = self._clock.now
+        if not self._process.is_behind:
+            self.machine.caught_up(now)
         for _ in range(_WAKES_MAX):
             if self._due is None or self._due > now:
                 return

@@ -24,6 +24,7 @@ __all__ = [
     "CutOff",
     "Fault",
     "LoseNames",
+    "Overload",
     "Preempt",
     "Restart",
     "Sicken",
@@ -274,3 +275,21 @@ class Preempt:
         if victim is not None:
             victim.deliver(victim.points.announce, self.deadline_in)
         return victim is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """The process that hosts the coordinator gets to what it is sent `lag` seconds late, until the job is up."""
+
+    lag: float
+    seconds: float
+
+    def strike(self, world: World) -> bool:
+        """See `Fault`."""
+        host = world.current(_HOST)
+        if host is None or host.hosted is None or host.hosted.committed_at is not None or host.hosted.verdicts:
+            return False
+        host.lag = self.lag
+        host.overloads.append((world.clock.now, EVER))
+        world.clock.after(self.seconds, host.recover)
+        return True

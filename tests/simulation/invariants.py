@@ -112,6 +112,7 @@ def barrier_ends(world: World, caller: Process, reply: ServiceReply) -> None:
 
 def _committed(world: World, job: Job, event: Any, answer: ev.Answer) -> None:
     job.committed_at = world.clock.now
+    world.clock.after(0.0, job.host.recover)
 
 
 _OF_ANSWERS: dict[type, Callable[[World, Job, Any, ev.Answer], None]] = {

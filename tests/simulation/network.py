@@ -255,4 +255,4 @@ class Stream:
 
     def _arrive(self, resets: int, deliver: Callable[..., None], arguments: tuple[Any, ...]) -> None:
         if resets == self._resets:
-            self._receiver.deliver(deliver, *arguments)
+            self._receiver.bring(deliver, *arguments)

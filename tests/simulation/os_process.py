@@ -27,6 +27,7 @@ class OsProcess:
         gone_at: when it ended: all it held is closed then.
         busy_until: when it is done with all that it has begun; what comes before waits for its turn.
         busy_seconds: how long it has worked in all.
+        lag: seconds that it takes to get to what the network brings, as it is overloaded.
     """
 
     def __init__(self, world: World, name: str, link_address: str) -> None:
@@ -46,6 +47,8 @@ class OsProcess:
         self.busy_seconds = 0.0
         self._is_awaited = False
         self._waiting: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self.lag = 0.0
+        self._unread: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 
     def __repr__(self) -> str:
@@ -85,6 +88,30 @@ class OsProcess:
         if waiting:
             self._go_on_when_free()
 
+    def bring(self, action: Callable[..., None], *arguments: Any) -> None:
+        """Let something happen here that the network brings: when the process gets to it."""
+        if self.lag == 0.0:
+            return self.deliver(action, *arguments)
+        self._unread.append((action, arguments))
+        return self.later(self.lag, self._read_next)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something is unread here."""
+        return bool(self._unread or self._waiting)
+
+    def _read_next(self) -> None:
+        if self._unread:
+            action, arguments = self._unread.popleft()
+            action(*arguments)
+
+    def catch_up(self) -> None:
+        """It is overloaded no longer, and reads all."""
+        self.lag = 0.0
+        while self._unread and self.is_alive:
+            action, arguments = self._unread.popleft()
+            self.deliver(action, *arguments)
+
     def later(self, delay: float, action: Callable[..., None], *arguments: Any) -> None:
         """Let something happen here in `delay` seconds."""
         self.world.clock.after(delay, self.deliver, action, *arguments)
@@ -102,6 +129,7 @@ class OsProcess:
         self.is_alive = self.is_stopped = False
         self._backlog.clear()
         self._waiting.clear()
+        self._unread.clear()
         for connection in self.connections:
             connection.client_died(with_reset=with_reset)
         for connection in self.served:

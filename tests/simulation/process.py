@@ -50,6 +50,7 @@ class Process(OsProcess):
         longest_work: the longest that it was so, of those that are over.
         last_step: the one that its program came to last.
         points: its part in the agreement on a preemption point.
+        overloads: from when until when it was overloaded.
         is_let_go: whether the coordinator has heard that it wants to leave.
         is_cut_off: whether it lost the coordinator because of what lies between them.
         is_stranger: whether it was started with settings of another job.
@@ -85,6 +86,7 @@ class Process(OsProcess):
         self.last_step = -1
         self.points = Points(self)
         self.is_stranger = False
+        self.overloads: list[tuple[float, float]] = []
         self.is_let_go = False
         self.is_cut_off = False
         self.backend_seconds: float | None = 0.0
@@ -227,6 +229,12 @@ class Process(OsProcess):
     def on_phase(self, phase: Phase, action: Callable[[], None]) -> None:
         """Do `action` as soon as the peer gets into `phase` by an event."""
         self._triggers[phase].append(action)
+
+    def recover(self) -> None:
+        """It is overloaded no longer."""
+        if self.lag:
+            self.overloads[-1] = (self.overloads[-1][0], self.world.clock.now)
+            self.catch_up()
 
     def abort(self, error: BaseException) -> None:
         """Let the user give up."""

@@ -297,6 +297,13 @@ class _Draw:
     def sicken(self) -> None:
         self.plan(faults.Sicken(self._client()))
 
+    def overload(self) -> None:
+        """While the job comes up, for longer than a coordinator may be silent later."""
+        rng, timeout = self.rng, self.scenario.heartbeat_timeout
+        self.scenario.initialization_timeout *= rng.choice([1.0, 3.0])
+        moment = Moment(rng.choice([Phase.RING, Phase.MERGE, Phase.COMMIT]), self._client(), 0.0)
+        self.plan(faults.Overload(timeout * rng.choice([0.3, 1.2, 2.0]), timeout * rng.choice([1.0, 3.0])), moment)
+
     def preempt(self) -> None:
         """Mostly of a client that others wait for, which wait at a barrier, or in their shutdown."""
         rng = self.rng
@@ -349,6 +356,7 @@ _DRAWS = {
     "Restart": (_Draw.restart, 8),
     "Abort": (_Draw.abort, 6),
     "Sicken": (_Draw.sicken, 2),
+    "Overload": (_Draw.overload, 5),
     "Preempt": (_Draw.preempt, 5),
     "Backend": (_Draw.backend, 7),
     "Missing": (_Draw.missing, 3),

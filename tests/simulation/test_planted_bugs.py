@@ -192,6 +192,16 @@ def forget_what_a_name_led_to(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(NameRecord, "begin", begin)
 
 
+def take_what_is_unread_for_silence(patch: pytest.MonkeyPatch) -> None:
+    """An overloaded coordinator declares those dead to whose heartbeats it has not got yet."""
+    patch.setattr(Detector, "caught_up", lambda self, now: None)
+
+
+def lose_an_overloaded_coordinator(patch: pytest.MonkeyPatch) -> None:
+    """While the job comes up, a coordinator that is slow is lost, though its process answers."""
+    patch.setattr(PeerMachine, "_ask_due", lambda self: None)
+
+
 PLANTED: tuple[Planting, ...] = (
     dial_a_link_once,
     dial_a_refused_link_once,
@@ -201,6 +211,8 @@ PLANTED: tuple[Planting, ...] = (
     forget_what_a_name_led_to,
     drop_the_goodbye,
     take_waits_for_work,
+    take_what_is_unread_for_silence,
+    lose_an_overloaded_coordinator,
     blame_whoever_is_missed_first_after_a_sleep,
     blame_the_host_where_all_others_die,
     judge_before_reading,

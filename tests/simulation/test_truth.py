@@ -20,7 +20,7 @@ class Receiver:
     def __init__(self) -> None:
         self.received: list[object] = []
 
-    def deliver(self, action: object, *arguments: object) -> None:
+    def bring(self, action: object, *arguments: object) -> None:
         assert callable(action)
         action(*arguments)
 

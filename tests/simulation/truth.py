@@ -72,9 +72,10 @@ def _disturbances(world: World, process: Process, host: Process, *, for_own_stop
     cuts = [(c.since, c.until + c.hole + RECONNECT_MAX) for c in world.network.cuts if c.touches(process.client_id, 0)]
     breaks = [(t, t + _LATE + 8 * latency.worst) for t in (*process.breaks, *host.breaks)]
     hindered = [(begin, end + _LATE + 8 * latency.worst) for p in (process, host) for begin, end in p.dials.hindrances]
+    overloads = [(begin, end + _LATE) for begin, end in host.overloads]
     own_stops = process.stops if for_own_stops else ()
     # A name that was looked up once is known from then on; the coordinator may have to ask for a suspect's.
-    return [*own_stops, *host.stops, *cuts, *breaks, *hindered, *host.dials.outages]
+    return [*own_stops, *host.stops, *overloads, *cuts, *breaks, *hindered, *host.dials.outages]
 
 
 def is_clean(world: World, process: Process, host: Process, since: float, *, for_own_stops: bool = True) -> bool:

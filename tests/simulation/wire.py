@@ -26,6 +26,8 @@ __all__ = ["Wire"]
 _HOST = 0
 _REDIAL_DELAY = 0.05
 _RESUME_TIMEOUT = 2.0
+_PROBE_LAG_MAX = 0.5
+"""An answer costs an overloaded process little, and waits for nothing."""
 
 Tell = Callable[[ev.ProbeAnswered], None]
 
@@ -240,7 +242,10 @@ class Wire:
             return
         if suspect is None:
             judge.later(self.network.delay(), dial.fail, TroubleKind.REFUSED)
-        elif not suspect.is_stopped:
+        elif suspect.is_stopped:
+            suspect.deliver(self._ask, judge, probe, answer, dial)  # its kernel keeps the question until it goes on
+        else:
             dial.worked()
             is_same = suspect.incarnation == probe.incarnation
-            judge.later(self.network.delay(), answer, ProbeOutcome.ALIVE if is_same else ProbeOutcome.REPLACED)
+            delay = min(suspect.lag, _PROBE_LAG_MAX) + self.network.delay()
+            judge.later(delay, answer, ProbeOutcome.ALIVE if is_same else ProbeOutcome.REPLACED)

@@ -434,6 +434,17 @@ def test_the_client_that_hosts_the_coordinator_does_not_dial_itself() -> None:
     assert isinstance(failure(machine.handle(ev.SessionLost("it was ended here"), 1.0)), CoordinatorLostError)
 
 
+def test_the_client_that_hosts_the_coordinator_does_not_lose_itself_while_the_job_comes_up() -> None:
+    machine = PeerMachine(dataclasses.replace(CONFIG, client_id=0), 0.0)
+    machine.handle(ev.Begin(), 0.0)
+    machine.handle(ev.Connected((0, 1), "h0:5000"), 0.0)
+    machine.handle(ev.Received(HeartbeatAck(0, (2, 2), (), ())), 0.0)
+    effects: list[Any] = []
+    while (due := machine.deadline()) is not None:
+        effects = machine.wake(due)
+    assert isinstance(failure(effects), RendezvousTimeoutError)
+
+
 def test_heartbeats_carry_the_step_of_the_program_and_how_long_it_has_been_at_work() -> None:
     script = up()
     script.machine.program.report(41, 0.5)
