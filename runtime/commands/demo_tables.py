@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, OverflowMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -16,6 +17,7 @@ __all__ = ["devices_table", "phases", "print_job", "topology_picture"]
 
 _DEVICES_SHOWN_MAX = 40
 _DEVICES_SHOWN_OF_MORE = (16, 4)
+_COLUMNS_FOR_ALL = 100
 _CLIENTS_SHOWN = 64
 _COLUMNS_SHOWN = 32
 _ROWS_SHOWN = 16
@@ -29,7 +31,7 @@ def print_job(result: Mapping[str, Any], console: Console) -> None:
     console.print(Text(f"Job {result['job_name']!r}, id {result['job_id']}: {clients}, {devices}", style="bold"))
     if result["simulated"]:
         console.print(Text("The devices are SIMULATED: they do not exist.", style="bold yellow"))
-    for part in (_clients(result), devices_table(result), _topology(result), _timeline(result)):
+    for part in (_clients(result), devices_table(result, console.width), _topology(result), _timeline(result)):
         console.print()
         console.print(part)
     console.print()
@@ -53,31 +55,40 @@ def _clients(result: Mapping[str, Any]) -> Table:
     return table
 
 
-def devices_table(result: Mapping[str, Any]) -> Table:
-    """Return the table of a result's devices."""
-    simulated = " (simulated)" if result["simulated"] else ""
-    table = _table(f"Devices{simulated}", "device", "client", "core id", "x, y, z, core", "kind", "name")
+def devices_table(result: Mapping[str, Any], width: int) -> Table:
+    """Return the table of a result's devices; where `width` is short of columns, without what the names say as well."""
     devices = result["devices"]
+    kinds = {device["kind"] for device in devices}
+    columns = ["device", "client", "core id", "x, y, z, core", "kind", "name"]
+    title = f"Devices{' (simulated)' if result['simulated'] else ''}"
+    if width < _COLUMNS_FOR_ALL and len(kinds) == 1:
+        columns = [column for column in columns if column not in ("client", "kind")]
+        title += f", {kinds.pop()}"
+    table = _table(title, *columns)
+    if width < _COLUMNS_FOR_ALL:
+        table.box, table.pad_edge, table.padding = SIMPLE_HEAD, False, 0
     first, last = _DEVICES_SHOWN_OF_MORE if len(devices) > _DEVICES_SHOWN_MAX else (len(devices), 0)
     for device in devices[:first]:
-        table.add_row(*_device(device))
+        table.add_row(*_device(device, columns))
     if first < len(devices):
-        table.add_row("...", "", "", f"and {len(devices) - first - last} more")
+        more = {"device": "...", "x, y, z, core": f"and {len(devices) - first - last} more"}
+        table.add_row(*(more.get(column, "") for column in columns))
         for device in devices[-last:]:
-            table.add_row(*_device(device))
+            table.add_row(*_device(device, columns))
     return table
 
 
-def _device(device: Mapping[str, Any]) -> tuple[RenderableType, ...]:
+def _device(device: Mapping[str, Any], columns: Sequence[str]) -> list[RenderableType]:
     location = device["location"]
-    return (
-        str(device["id"]),
-        _client(device["client_id"]),
-        str(device["core_id"]),
-        "-" if location is None else ", ".join(map(str, location)),
-        Text(device["kind"]),
-        Text(device["name"]),
-    )
+    cells: dict[str, RenderableType] = {
+        "device": str(device["id"]),
+        "client": _client(device["client_id"]),
+        "core id": str(device["core_id"]),
+        "x, y, z, core": "-" if location is None else ", ".join(map(str, location)),
+        "kind": Text(device["kind"]),
+        "name": Text(device["name"], style=_style(device["client_id"])),
+    }
+    return [cells[column] for column in columns]
 
 
 def _topology(result: Mapping[str, Any]) -> RenderableType:

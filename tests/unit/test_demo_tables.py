@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from bringup.runtime.commands.demo_tables import devices_table, phases, topology_picture
@@ -49,10 +50,13 @@ def test_phases_over_the_clients() -> None:
     ]
 
 
-def test_names_are_whole_on_a_narrow_terminal() -> None:
-    name = "/job:worker/replica:0/task:1234/device:SIM:1234"
-    device = {"id": 1, "client_id": 0, "core_id": 1, "location": [0, 0, 0, 0], "kind": "SIM TPU", "name": name}
-    console = Console(width=80, file=io.StringIO(), record=True)
-    console.print(devices_table({"devices": [device], "simulated": True}))
-    shown = "".join(line.rsplit("│", 2)[1].strip() for line in console.export_text().splitlines() if "│" in line)
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("task", [3, 1234])
+def test_names_are_whole_whatever_the_width_of_the_terminal(width: int, task: int) -> None:
+    name = f"/job:worker/replica:0/task:{task}/device:SIM:7"
+    device = {"id": 1, "client_id": task, "core_id": 1, "location": [0, 0, 0, 0], "kind": "SIM TPU", "name": name}
+    console = Console(width=width, file=io.StringIO(), record=True)
+    console.print(devices_table({"devices": [device], "simulated": True}, console.width))
+    shown = console.export_text()
+    assert "SIM TPU" in shown
     assert name in shown

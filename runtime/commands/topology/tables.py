@@ -62,17 +62,20 @@ def show(topology: Topology, mesh: Mesh | None, best: Mesh | None, console: Cons
             f"Topology: mesh shape {list(topology.extents)}{around}; {topology.num_devices} devices of "
             f"{topology.num_clients} clients; which client holds the chip at x, y",
             style="italic",
-        )
+        ),
+        soft_wrap=True,
     )
     for line in topology_picture(topology.to_json()):
         console.print(line)
     if topology.num_missing:
-        console.print(Text(f"{topology.num_missing} places have no device: no mesh can be made.", style="yellow"))
+        console.print(
+            Text(f"{topology.num_missing} places have no device: no mesh can be made.", style="yellow"), soft_wrap=True
+        )
     if mesh is not None:
         console.print()
         console.print(_mesh_table(mesh))
         console.print(Text(_LEGEND, style="dim"))
-        console.print(Text(_verdict(mesh, best)))
+        console.print(Text(_verdict(mesh, best)), soft_wrap=True)
 
 
 def _mesh_table(mesh: Mesh) -> Table:
