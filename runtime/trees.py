@@ -62,7 +62,7 @@ def describe(value: object, arrays: Iterator[Array]) -> str:
 
 def _described(value: object, arrays: Iterator[Array]) -> str:
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{key!r}: {_described(value[key], arrays)}' for key in _sorted_keys(value))}}}"
+        return f"{{{', '.join(f'{key!a}: {_described(value[key], arrays)}' for key in _sorted_keys(value))}}}"
     if is_tree(value):
         assert isinstance(value, list | tuple)
         children = ", ".join(_described(child, arrays) for child in value)
