@@ -72,7 +72,7 @@ async def handle(system):  # a request that is served with the help of all clien
 
 async def main():
     stop = asyncio.Event()
-    async with bringup.initialize("SIM") as system:
+    async with bringup.initialize("SIM", shutdown_timeout=60.0) as system:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
         request = asyncio.ensure_future(handle(system)) if system.client_id == 1 else None
         await system.live_clients()
