@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from ..devices.preparation import prepare_backend
 from ..devices.thread import BackendThread
-from ..errors import BringupError, NotInitializedError
+from ..errors import BringupError, NotInitializedError, PeerFailedError
 from ..transport.addresses import Address
 from ..transport.forks import SOCKETS
 from ..transport.ports import Network
@@ -35,6 +35,7 @@ from .machines import events as ev
 from .machines.coordinator import CoordinatorMachine
 from .machines.peer import PeerMachine
 from .machines.services import Services
+from .machines.verdicts import own_failure
 from .on_failure import FailureAction
 from .progress import show_progress
 from .services import ServiceClient
@@ -256,6 +257,15 @@ class Client:
         if self.peer is not None:  # else it is just starting, and finds the error when there is one
             self.peer.abort(error)
 
+    @property
+    def failure(self) -> PeerFailedError | None:
+        """What ended a job that was up; `None` also where this client's own program ended it."""
+        error, up = self.failed.value, self.settled.value
+        if up is None or not isinstance(error, BringupError) or isinstance(error, NotInitializedError):
+            return None
+        own = up.members[self.job.client_id]
+        return own_failure(error, own.client_id, own.address, own.hostname, self.phase)
+
     async def _watch_failure(self) -> None:
         await self.failed.wait()
         self._end_calls()
@@ -263,7 +273,7 @@ class Client:
 
     def _take_failure(self) -> None:
         if self.settled.value is not None:
-            self._failure_action.take(self.failed.value, self._up_peer.parted)
+            self._failure_action.take(self.failure, self._up_peer.parted)
 
     def _on_end(self, failure: BaseException | None) -> None:
         """Called by the thread when its loop is closed."""

@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 
-from ..errors import BringupError, NotInitializedError
+from ..errors import PeerFailedError
 from .configuration.plan import OnFailure
 from .fresh import fresh
 from .latch import Latch
@@ -34,20 +34,20 @@ class FailureAction:
         self._client_id = client_id
         self._is_taken = False
 
-    def take(self, error: BaseException | None, parted: Latch[None]) -> None:
-        """Act on what has ended the job, or this client; idempotent. Called on the runtime's thread.
+    def take(self, error: PeerFailedError | None, parted: Latch[None]) -> None:
+        """Act on what has ended the job; idempotent. Called on the runtime's thread.
 
         Args:
             error: what has ended it, or `None`.
             parted: set once the others have been told: a process that ends before has not told them why.
         """
-        if self._is_taken or not isinstance(error, BringupError):
+        if self._is_taken or error is None:
             return
         self._is_taken = True
-        if self._on_failure != "raise" and not isinstance(error, NotInitializedError):
+        if self._on_failure != "raise":
             self._begin(fresh(error), parted)
 
-    def _begin(self, error: BringupError, parted: Latch[None]) -> None:
+    def _begin(self, error: PeerFailedError, parted: Latch[None]) -> None:
         # An interpreter that comes to its end meanwhile waits for the one that ends it with another status.
         is_daemon = callable(self._on_failure)
         thread = threading.Thread(target=self._act, args=(error, parted), daemon=is_daemon, name="bringup-on-failure")
@@ -58,15 +58,15 @@ class FailureAction:
                 os._exit(EXIT_STATUS)
             _log.critical("client %d: on_failure was not called, for want of a thread: %s", self._client_id, error)
 
-    def _act(self, error: BringupError, parted: Latch[None]) -> None:
+    def _act(self, error: PeerFailedError, parted: Latch[None]) -> None:
         parted.wait_blocking(_TELLING_TIMEOUT)
         if callable(self._on_failure):
-            self._on_failure(error)  # type: ignore[arg-type]  # or the failure of the runtime itself
+            self._on_failure(error)
         else:
             _exit(self._client_id, error)
 
 
-def _exit(client_id: int, error: BringupError) -> None:
+def _exit(client_id: int, error: PeerFailedError) -> None:
     """End the process; nobody who fails to read what it writes can keep it."""
 
     def say() -> None:

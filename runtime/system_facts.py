@@ -190,11 +190,10 @@ class SystemFacts:
 
     @property
     def failure(self) -> PeerFailedError | None:
-        """What ended the job, or `None`."""
+        """What ended the job, with the client that it names; `None` also where this client's program ended it."""
         if self._client.is_forked:
             raise self._client.end()
-        error = self._client.failed.value
-        return error if isinstance(error, PeerFailedError) else None
+        return self._client.failure
 
     @property
     def timeline(self) -> tuple[Span, ...]:

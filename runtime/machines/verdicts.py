@@ -23,6 +23,7 @@ __all__ = [
     "not_joined",
     "of_refusal",
     "of_verdict",
+    "own_failure",
     "rendezvous_timeout",
 ]
 
@@ -59,6 +60,16 @@ def of_verdict(verdict: Verdict) -> BringupError:
         phase=verdict.phase,
         cause=verdict.cause,
     )
+
+
+def own_failure(error: BringupError, client_id: int, address: str, host: str, phase: str) -> PeerFailedError:
+    """Return what ended a job as a failure that names a client: this one, where `error` is its own."""
+    if isinstance(error, PeerFailedError):
+        return error
+    text = str(error)
+    failure = PeerFailedError(text, client_id=client_id, address=address, host=host, phase=phase, cause=text)
+    failure.__cause__ = error
+    return failure
 
 
 def of_refusal(refusal: Refused, client_id: int, coordinator: str) -> RegistrationRefusedError:

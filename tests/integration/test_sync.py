@@ -328,3 +328,6 @@ def test_a_collective_that_fails_on_one_client_fails_the_job() -> None:
         assert failing.error().error in ("TimeoutError", "NotInitializedError", "BringupError")
         outcome = job.clients[0].call("all_reduce", array=[1] * 100_000).answer()
         assert outcome.error == "PeerFailedError", outcome.text[:200]
+        for client in job.clients.values():
+            failure = client.call("wait_failed").value()
+            assert (failure["error"], failure["attributes"]["client_id"]) == ("PeerFailedError", 1)
