@@ -249,6 +249,7 @@ class HeartbeatAck:
     """The coordinator's sign of life.
 
     `missing` lists the clients that have not registered as pairs of first and last id, `steps` those furthest behind.
+    `host` is client 0, once: a client that waits for the others asks it whether it lives.
     """
 
     sequence: int
@@ -256,6 +257,7 @@ class HeartbeatAck:
     overdue: tuple[Overdue, ...]
     updates: tuple[MemberUpdate, ...]
     steps: tuple[Step, ...] = ()
+    host: tuple[MemberInfo, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

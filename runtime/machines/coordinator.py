@@ -216,13 +216,12 @@ class CoordinatorMachine:
         refusal = refusal_of(register, self.config, self._registers, is_forming=self._state is _State.FORMING)
         if refusal is not None:
             return [ev.Answer((session,), refusal), ev.CloseSession(session)]
-        self._members[register.client_id] = Member(register, session)
+        member = self._members[register.client_id] = Member(register, session)
         self._registers[register.client_id] = register
         self._packed_missing = None
         self._client_of[session] = register.client_id
         self._detector.heard(register.client_id, now)
-        # Who is missing is said in answer to heartbeats: here it would cost the square of the number of clients.
-        effects: Effects = [ev.Answer((session,), HeartbeatAck(0, (), (), ()))]
+        effects: Effects = [ev.Answer((session,), member.welcome(self._members))]
         if len(self._members) == self.config.num_clients:
             self._state = _State.BRINGING_UP
             effects.append(self._to_all(self._formed()))
@@ -236,7 +235,7 @@ class CoordinatorMachine:
         self._client_of[session] = client_id
         self._suspicions.session_resumed(client_id)
         self._detector.heard(client_id, now)
-        effects: Effects = [ev.CloseSession(old), ev.Answer((session,), HeartbeatAck(0, (), (), ()))]
+        effects: Effects = [ev.CloseSession(old), ev.Answer((session,), member.welcome(self._members))]
         if self._state is _State.BRINGING_UP:
             effects.append(ev.Answer((session,), self._formed()))
         return effects
@@ -396,4 +395,5 @@ class CoordinatorMachine:
         late = self._detector.overdue(now, _OVERDUE_INTERVALS * self.config.heartbeat_interval)
         overdue = tuple(Overdue(client_id, age) for client_id, age in late)
         updates = tuple([self._members[changed].update() for changed in self._news.tell(member.register.client_id)])
-        return HeartbeatAck(sequence, missing, overdue, updates, self._steps.furthest_behind(now))
+        host = member.introduce(self._members)
+        return HeartbeatAck(sequence, missing, overdue, updates, self._steps.furthest_behind(now), host)

@@ -6,7 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ...errors import BringupError, PeerFailedError
-from ...transport.messages import PROTOCOL_VERSION, Formed, HeartbeatAck, MemberUpdate, Register, Verdict
+from ...transport.messages import (
+    PROTOCOL_VERSION,
+    Formed,
+    HeartbeatAck,
+    MemberInfo,
+    MemberUpdate,
+    Register,
+    Verdict,
+)
 from .ids import name_ids, unpack_ids
 from .job_lists import digest_of
 from .phases import Phase, furthest_behind
@@ -79,6 +87,7 @@ class Knowledge:
 
     Attributes:
         formed: the members, once all have registered.
+        host: client 0, once the coordinator has said where it is.
         acked_at: when the coordinator last answered.
         dial_reason: why the coordinator cannot be reached, or could not.
         link_reason: why the link to the right neighbour cannot be opened yet.
@@ -87,6 +96,7 @@ class Knowledge:
     def __init__(self, config: PeerConfig, now: float) -> None:
         self._config = config
         self.formed: Formed | None = None
+        self.host: MemberInfo | None = None
         self.acked_at = now
         self.dial_reason = ""
         self.link_reason = ""
@@ -102,10 +112,15 @@ class Knowledge:
         """Take in an answer of the coordinator."""
         self._is_registered = True
         self.acked_at = now
+        self.host = ack.host[0] if ack.host else self.host
         self._missing = ack.missing
         self._overdue = {late.client_id: late.age for late in ack.overdue}
         self._updates.update({update.client_id: update for update in ack.updates})
         self._steps.update({step.client_id: (step.step, now - step.age) for step in ack.steps})
+
+    def form(self, formed: Formed) -> None:
+        """Note that all have registered."""
+        self.formed, self.host = formed, formed.members[COORDINATOR]
 
     def commit(self) -> None:
         """Note that all are ready: only then does the coordinator commit."""
@@ -200,7 +215,7 @@ class Knowledge:
 
     def coordinator_lost(self, own_phase: Phase, cause: str) -> BringupError:
         """Return the error for a coordinator that went without a word."""
-        host = self.formed.members[COORDINATOR].hostname if self.formed is not None else ""
+        host = "" if self.host is None else self.host.hostname
         return coordinator_lost(self._config.coordinator_address, host, own_phase, cause)
 
     def devices_failed(self, own_phase: Phase, cause: str) -> BringupError:

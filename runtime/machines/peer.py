@@ -255,7 +255,7 @@ class PeerMachine(PeerFacts):
         if self._state is not PeerState.WAITING:
             return []
         self._state = PeerState.BRINGING_UP
-        self._knowledge.formed = formed
+        self._knowledge.form(formed)
         self._epoch = formed.epoch
         self.timeline.leave(Phase.RENDEZVOUS, now)
         self.timeline.enter(Phase.RING, now)
@@ -360,13 +360,13 @@ class PeerMachine(PeerFacts):
         return [ev.Reconnect(self._tag(ev.Reconnect))]
 
     def _ask(self) -> Effects:
-        assert self._knowledge.formed is not None
-        host = self._knowledge.formed.members[COORDINATOR]
+        host = self._knowledge.host
+        assert host is not None
         return [ev.Probe(self._tag(ev.Probe), host.link_address, host.incarnation)]
 
     def _ask_due(self) -> float | None:
         """Return when to ask the coordinator's process whether it lives: while the job comes up, once it is known."""
-        is_known = self._knowledge.formed is not None and not self._hosts_coordinator
+        is_known = self._knowledge.host is not None and not self._hosts_coordinator
         return (
             self._watch.ask_due() if is_known and self._state in BEFORE_UP and ev.Probe not in self._awaited else None
         )

@@ -301,7 +301,7 @@ class _Draw:
         """While the job comes up, for longer than a coordinator may be silent later."""
         rng, timeout = self.rng, self.scenario.heartbeat_timeout
         self.scenario.initialization_timeout *= rng.choice([1.0, 3.0])
-        moment = Moment(rng.choice([Phase.RING, Phase.MERGE, Phase.COMMIT]), self._client(), 0.0)
+        moment = Moment(rng.choice([Phase.RENDEZVOUS, Phase.RING, Phase.MERGE, Phase.COMMIT]), self._client(), 0.0)
         self.plan(faults.Overload(timeout * rng.choice([0.3, 1.2, 2.0]), timeout * rng.choice([1.0, 3.0])), moment)
 
     def preempt(self) -> None:

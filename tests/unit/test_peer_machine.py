@@ -380,7 +380,13 @@ def asked(script: Script, outcome: ProbeOutcome, until: float) -> list[Any]:
     return effects
 
 
-@pytest.mark.parametrize("stage", [formed, merging, committing])
+def waiting_and_told_of_the_host() -> Script:
+    script = registering()
+    script.hear(HeartbeatAck(0, (2, 3), (), (), host=MEMBERS[:1]))
+    return script
+
+
+@pytest.mark.parametrize("stage", [waiting_and_told_of_the_host, formed, merging, committing])
 def test_an_overloaded_coordinator_is_waited_for_while_the_job_comes_up(stage: Any) -> None:
     script = stage()
     error = failure(asked(script, ProbeOutcome.ALIVE, 60.0))
@@ -390,9 +396,12 @@ def test_an_overloaded_coordinator_is_waited_for_while_the_job_comes_up(stage: A
 
 @pytest.mark.parametrize("outcome", [ProbeOutcome.SILENT, ProbeOutcome.REPLACED])
 def test_a_coordinator_that_does_not_answer_is_lost_after_the_timeout(outcome: ProbeOutcome) -> None:
-    script = committing()
-    assert isinstance(failure(asked(script, outcome, 60.0)), CoordinatorLostError)
-    assert script.now == 11.0
+    for stage in (waiting_and_told_of_the_host, committing):
+        script = stage()
+        error = failure(asked(script, outcome, 60.0))
+        assert isinstance(error, CoordinatorLostError)
+        assert "node-0" in str(error)
+        assert script.now == 11.0
 
 
 def test_a_coordinator_of_a_job_that_is_up_is_not_asked() -> None:

@@ -122,18 +122,20 @@ class Heartbeat(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., phase: _Optional[str] = ..., healthy: bool = ..., health: _Optional[str] = ..., step: _Optional[int] = ..., step_age: _Optional[float] = ..., busy: _Optional[float] = ...) -> None: ...
 
 class HeartbeatAck(_message.Message):
-    __slots__ = ["missing", "overdue", "sequence", "steps", "updates"]
+    __slots__ = ["host", "missing", "overdue", "sequence", "steps", "updates"]
+    HOST_FIELD_NUMBER: _ClassVar[int]
     MISSING_FIELD_NUMBER: _ClassVar[int]
     OVERDUE_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     UPDATES_FIELD_NUMBER: _ClassVar[int]
+    host: _containers.RepeatedCompositeFieldContainer[MemberInfo]
     missing: _containers.RepeatedScalarFieldContainer[int]
     overdue: _containers.RepeatedCompositeFieldContainer[Overdue]
     sequence: int
     steps: _containers.RepeatedCompositeFieldContainer[Step]
     updates: _containers.RepeatedCompositeFieldContainer[MemberUpdate]
-    def __init__(self, sequence: _Optional[int] = ..., missing: _Optional[_Iterable[int]] = ..., overdue: _Optional[_Iterable[_Union[Overdue, _Mapping]]] = ..., updates: _Optional[_Iterable[_Union[MemberUpdate, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping]]] = ...) -> None: ...
+    def __init__(self, sequence: _Optional[int] = ..., missing: _Optional[_Iterable[int]] = ..., overdue: _Optional[_Iterable[_Union[Overdue, _Mapping]]] = ..., updates: _Optional[_Iterable[_Union[MemberUpdate, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping]]] = ..., host: _Optional[_Iterable[_Union[MemberInfo, _Mapping]]] = ...) -> None: ...
 
 class KindRun(_message.Message):
     __slots__ = ["count", "kind"]
