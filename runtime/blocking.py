@@ -171,7 +171,7 @@ class SyncSystem(SystemFacts):
     def reached_preemption_point(self, step: int) -> bool:
         """See `System.reached_preemption_point`."""
         answer = self._reached(step)
-        return answer if isinstance(answer, bool) else answer.result()
+        return answer if isinstance(answer, bool) else _result(answer)
 
     def wait_failed(self) -> PeerFailedError | None:
         """See `System.wait_failed`."""
@@ -201,7 +201,9 @@ class SyncSystem(SystemFacts):
             return _abort(self._client, error)
         try:
             return self.shutdown()
-        except KeyboardInterrupt as interrupt:
+        except BringupError:
+            raise
+        except BaseException as interrupt:
             _abort(self._client, interrupt)
             raise
 
@@ -210,14 +212,18 @@ class SyncSystem(SystemFacts):
         return self._call(lambda _: make())
 
     def _call(self, make: Callable[[CoordinationPeer], Coroutine[Any, Any, T]]) -> T:
-        future = self._client.submit(make)
         try:
-            return future.result()
+            return _result(self._client.submit(make))
         except concurrent.futures.CancelledError:
             raise self._client.end() from None  # the runtime ended under the call
-        except KeyboardInterrupt:
-            future.cancel()
-            raise
+
+
+def _result(future: concurrent.futures.Future[T]) -> T:
+    """Block for what a call comes to; Ctrl-C, or what a signal handler of the user's raises, cancels it."""
+    try:
+        return future.result()
+    finally:
+        future.cancel()  # nobody waits for it any more
 
 
 def _abort(client: Client, error: BaseException) -> None:

@@ -8,11 +8,14 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
 
 import bringup
+from bringup.runtime.blocking import SyncSystem
+from bringup.testing.fake import FakeJob
 from bringup.testing.job import LocalJob, free_ports
 
 ONE = {"jobs": "127.0.0.1:1", "client_id": 0}
@@ -75,6 +78,62 @@ def test_shutdown_can_be_called_again_and_from_two_threads() -> None:
         thread.join(10)
         assert not thread.is_alive()
     system.shutdown()
+
+
+class Late(Exception):
+    """What a signal handler of a program raises, as those of time limits do."""
+
+
+@pytest.fixture
+def alarm() -> Iterator[Callable[[], None]]:
+    """Has `Late` raised in this thread in a moment."""
+
+    def late(*ignored: object) -> None:
+        raise Late
+
+    previous = signal.signal(signal.SIGALRM, late)
+    yield lambda: signal.setitimer(signal.ITIMER_REAL, 0.2) and None
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, previous)
+
+
+def wait_for_others(system: SyncSystem, alarm: Callable[[], None]) -> None:
+    alarm()
+    system.barrier("b")
+
+
+def save_when_told(system: SyncSystem, alarm: Callable[[], None]) -> None:
+    alarm()
+    step = 0
+    while not system.reached_preemption_point(step):
+        step += 1
+
+
+def test_a_call_that_a_signal_handler_interrupts_is_none_any_more(alarm: Callable[[], None]) -> None:
+    with FakeJob(2) as job:
+        first, second = job.blocking_systems
+        with pytest.raises(Late):
+            wait_for_others(first, alarm)
+        with pytest.raises(bringup.BarrierTimeoutError, match="client 0"):
+            second.barrier("b", timeout=0.1)
+        with pytest.raises(bringup.BarrierTimeoutError, match="client 1"):
+            first.barrier("b", timeout=0.1)
+        second.announce_preemption()
+        with pytest.raises(Late):
+            save_when_told(first, alarm)
+        assert first._peer.preemption._held == {}
+
+
+def test_a_meeting_at_the_end_that_a_signal_handler_interrupts_leaves_nothing_behind(
+    alarm: Callable[[], None],
+) -> None:
+    with FakeJob(2, shutdown_timeout=10) as job:
+        system = job.blocking_systems[0]
+        with pytest.raises(Late), system:
+            alarm()
+        failure = job.blocking_systems[1].wait_failed()
+        assert "client 0" in str(failure)
+        assert "Late" in str(failure)
 
 
 def test_inside_a_running_loop() -> None:
