@@ -100,6 +100,21 @@ def test_a_coordinator_that_was_stopped_blames_nobody_when_it_goes_on(job: Local
     assert told.error == "CoordinatorLostError" or "CoordinatorLostError: no heartbeat" in told.text, told.text
 
 
+def test_a_coordinator_that_was_stopped_for_long_does_not_blame_its_only_client_which_has_gone() -> None:
+    with LocalJob(2) as job:
+        job.initialize(**FAST)
+        failed = job.clients[1].call("wait_failed")
+        job.clients[0].stop()
+        check_names(failure_of(failed), 0)
+        time.sleep(2 * TIMEOUT)  # the client is given the time to be gone, so that its address refuses
+        own = job.clients[0].call("wait_failed")
+        job.clients[0].resume()
+        told = failure_of(own)
+        check_names(told, 0)
+        assert "it did not run for" in told.text
+        assert "client 1 has gone" in told.text
+
+
 @pytest.mark.parametrize("victim", [0, 1])
 def test_stopped_in_shutdown_holds_nobody_up_for_longer_than_it_may(job: LocalJob, victim: int) -> None:
     job.initialize(**FAST, shutdown_timeout=1.0)
