@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ..errors import NotInitializedError, PeerFailedError
+from .chains import exceptions_behind
 from .client import Client
 from .launched import report_left
 
@@ -31,20 +30,5 @@ def add_failure_note(client: Client, error: BaseException) -> None:
     client.failure_notice.note_given()
     if client.is_forked or not isinstance(failure, PeerFailedError):
         return
-    if not any(isinstance(told, PeerFailedError) and str(told) == str(failure) for told in _told_by(error)):
+    if not any(isinstance(told, PeerFailedError) and str(told) == str(failure) for told in exceptions_behind(error)):
         error.add_note(f"Moreover, the job has failed: {failure}")
-
-
-def _told_by(error: BaseException) -> Iterator[BaseException]:
-    """Yield what the traceback of an exception shows, each once."""
-    seen: set[int] = set()
-    unseen = [error]
-    while unseen:
-        told = unseen.pop()
-        if id(told) in seen:
-            continue
-        seen.add(id(told))
-        yield told
-        unseen += [other for other in (told.__cause__, told.__context__) if other is not None]
-        if isinstance(told, BaseExceptionGroup):
-            unseen += told.exceptions

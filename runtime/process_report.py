@@ -7,11 +7,12 @@ format of torchrun's error files (`torch.distributed.elastic.multiprocessing.err
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..errors import PeerFailedError, RendezvousTimeoutError
+from .chains import exceptions_behind
 
 __all__ = ["LAUNCHER", "ClientState", "ErrorReport", "Launch", "culprits_of", "error_path", "state_path", "torch_error"]
 
@@ -146,7 +147,7 @@ def culprits_of(
     An exception is a consequence where it, or one that it was raised from or while handling, says that others failed;
     and where the job had failed before, whatever else the program met because of that.
     """
-    for told in (*_chain(error), *([] if failure is None else [failure])):
+    for told in (*exceptions_behind(error), *([] if failure is None else [failure])):
         if isinstance(told, RendezvousTimeoutError):
             others = tuple(sorted(missing for missing in told.missing if missing != client_id))
             return others, bool(others), str(told)[:_TEXT_CHARACTERS_MAX]
@@ -154,18 +155,3 @@ def culprits_of(
             culprits = () if told.client_id == client_id else (told.client_id,)
             return culprits, False, told.cause[:_TEXT_CHARACTERS_MAX]
     return (), False, ""
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an exception and those behind it, each once."""
-    seen: set[int] = set()
-    unseen = [error]
-    while unseen:
-        told = unseen.pop()
-        if id(told) in seen:
-            continue
-        seen.add(id(told))
-        yield told
-        unseen += [behind for behind in (told.__context__, told.__cause__) if behind is not None]
-        if isinstance(told, BaseExceptionGroup):
-            unseen += told.exceptions

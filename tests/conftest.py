@@ -11,7 +11,8 @@ import bringup
 
 # A job in the background is started with these ignored, and so would be all that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
+for ignored in (signal.SIGHUP, signal.SIGQUIT):
+    signal.signal(ignored, signal.SIG_DFL)
 
 
 def pytest_report_header() -> str:

@@ -123,7 +123,7 @@ class CoordinatorMachine:
                 return self._on_heartbeat(member, message, now)
             case Ready():
                 return self._on_ready(member, message)
-            case Suspect(client_id, cause) if client_id in self._members:
+            case Suspect(client_id, cause) if client_id in self._members and not self._members[client_id].is_leaving:
                 evidence = f"its ring link with client {member.register.client_id} broke: {cause}"
                 self._suspicions.link_broke(client_id, evidence, now)
                 return self._probe_suspects(now)
@@ -291,6 +291,7 @@ class CoordinatorMachine:
     def _on_leave(self, member: Member, leave: Leave, now: float) -> Effects:
         client_id = member.register.client_id
         member.is_leaving = True
+        self._suspicions.forget(client_id)
         self._steps.leaves(client_id)
         self._note(member, Phase.LEAVING, member.healthy, member.health)
         due = now + leave.timeout

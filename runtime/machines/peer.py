@@ -126,6 +126,8 @@ class PeerMachine(PeerFacts):
             case ev.MergeFailed(tag, error) if self._is_current(ev.Merge, tag):
                 return self._fail(error)
             case ev.LinkBroken(client_id, cause) if self._state in RING_NEEDED and self._suspected is None:
+                if client_id in unpack_ids(self.leavers):
+                    return []
                 self._suspected = (self._watch.verdict_due(now), client_id, cause)
                 return [ev.Send(Suspect(client_id, cause))]
             case ev.LinkDelayed(client_id, cause, is_refused) if self._state is PeerState.BRINGING_UP:
@@ -169,6 +171,8 @@ class PeerMachine(PeerFacts):
                 return [ev.Preempt(message)]
             case Leaving(leavers):
                 self.leavers = pack_ids({*unpack_ids(self.leavers), *ids_of(leavers)})
+                if self._suspected is not None and self._suspected[1] in ids_of(leavers):
+                    self._suspected = None
                 return [ev.OthersLeave(leavers)]
             case Dismissed(missing) if self._state is PeerState.LEAVING:
                 return self._on_dismissed(missing)

@@ -95,6 +95,12 @@ class Suspicions:
             if not suspicion.evidence:
                 del self._of[client_id]
 
+    def forget(self, client_id: int) -> None:
+        """Suspect a client no more: it has said that it leaves, and may end when it likes."""
+        self._of.pop(client_id, None)
+        if self.dead.pop(client_id, None) is not None and not self.dead:
+            self._verdict_due = None
+
     def evidence(self, client_id: int) -> str:
         """Return what speaks against a client, or nothing."""
         return self._of[client_id].evidence if client_id in self._of else ""

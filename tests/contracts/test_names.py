@@ -185,7 +185,11 @@ def test_many_who_wait_for_one_name_ask_once(place: str) -> None:
     async def test(place: Place) -> None:
         names = Names()
         with resolving(["127.0.0.1"]) as resolver:
-            found = await asyncio.gather(*(names.lookup(Address(NAME, 1 + port)) for port in range(100)))
+            resolver.may_answer.clear()
+            tasks = [asyncio.create_task(names.lookup(Address(NAME, 1 + port))) for port in range(100)]
+            await asyncio.sleep(0)  # all of them have asked
+            resolver.may_answer.set()
+            found = await asyncio.gather(*tasks)
             assert resolver.asked == 1
         assert {endpoints[0].host for endpoints in found} == {"127.0.0.1"}
         with resolving(AGAIN), pytest.raises(UnresolvedError, match=f"{NAME}.*Temporary failure"):

@@ -676,3 +676,25 @@ def test_it_tells_the_services_who_is_who_and_where() -> None:
     assert machine.whereabouts(1) == "h1:9000, in phase ready, at step 7"
     say(machine, 2, Leave(5.0))
     assert machine.live() == [0, 1]
+
+
+def test_a_client_that_has_said_that_it_leaves_may_end_before_the_others_have_met() -> None:
+    machine = running()
+    say(machine, 1, Leave(30.0), 1.0)
+    assert say(machine, 0, Suspect(1, "reset"), 1.0) == []
+    end(machine, 1)
+    assert not machine.wake(5.0)
+    say(machine, 0, Leave(30.0), 5.0)
+    assert answers(say(machine, 2, Leave(30.0), 5.0), Dismissed) == [Dismissed(())]
+
+
+def test_a_suspect_who_turns_out_to_be_leaving_is_suspected_no_more() -> None:
+    machine = running()
+    (probe,) = say(machine, 0, Suspect(1, "reset"), 1.0)
+    machine.handle(ev.ProbeAnswered(probe.tag, ProbeOutcome.REFUSED, "refused"), 1.0)
+    say(machine, 1, Leave(30.0), 1.01)
+    assert not [effect for effect in machine.wake(2.0) if isinstance(effect, ev.Answer) and verdict_of(effect)]
+
+
+def verdict_of(effect: ev.Answer) -> Verdict | None:
+    return effect.message if isinstance(effect.message, Verdict) else None

@@ -742,3 +742,16 @@ def test_a_shutdown_that_nobody_answers_ends_by_itself() -> None:
 )
 def test_progress_says_whom_it_waits_for(stage: Any, words: str) -> None:
     assert words in stage().machine.progress(1.0).waiting_for
+
+
+def test_the_link_of_a_client_that_leaves_may_break_before_or_after_the_news() -> None:
+    script = up()
+    script.hear(Leaving((Leaver(2, 2, 0),)), 1.0)
+    assert script.take(ev.LinkBroken(2, "reset"), 1.0) == []
+    script = up()
+    assert sent(script.take(ev.LinkBroken(2, "reset"), 1.0)) == [Suspect(2, "reset")]
+    script.hear(Leaving((Leaver(2, 2, 0),)), 1.1)
+    for second in range(2, 30):
+        script.hear(HeartbeatAck(second, (), (), ()), float(second))
+        script.machine.wake(float(second))
+    assert script.machine.phase is Phase.READY
