@@ -1,4 +1,8 @@
-"""SIGTERM says goodbye first: schedulers end clients with it, and the others should hear that rather than silence."""
+"""SIGTERM says goodbye first: schedulers end clients with it, and the others should hear that rather than silence.
+
+A forked child is no client, and SIGTERM ends it by default. Python forgets signals that come while it forks, so that a
+worker would live on that is ended as soon as it is started: SIGTERM is held back meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -51,3 +55,26 @@ class TerminationNotice:
         self._installed = False
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.kill(os.getpid(), number)
+
+
+_BEFORE_FORK = threading.local()
+
+
+def _before_fork() -> None:
+    is_ours = isinstance(getattr(signal.getsignal(signal.SIGTERM), "__self__", None), TerminationNotice)
+    _BEFORE_FORK.mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,)) if is_ours else None
+
+
+def _after_fork() -> None:
+    mask, _BEFORE_FORK.mask = getattr(_BEFORE_FORK, "mask", None), None
+    if mask is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _after_fork_in_child() -> None:
+    if getattr(_BEFORE_FORK, "mask", None) is not None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _after_fork()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
