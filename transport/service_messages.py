@@ -223,7 +223,8 @@ class ClientIds:
 class KeyChange:
     """A key was set, or deleted, when `value` is `None`; `revision` counts the changes of the store.
 
-    What a watch begins with bears the revision at which the watch began.
+    Those of one delete bear the same, that of the last of them. What a watch begins with bears the revision at which
+    it began.
     """
 
     key: str

@@ -35,6 +35,7 @@ from ...transport.service_messages import (
 from . import kv_refusals as refusals
 from .kv_keys import bytes_of, key_fault, normalize, value_fault
 from .kv_lists import Lists
+from .kv_removals import Removed
 from .kv_table import Stretch, Table
 from .kv_waits import WaitingGets
 from .kv_watches import Watches, WatchLimits
@@ -74,10 +75,10 @@ class KeyValueStore:
         self._max_bytes = max_bytes
         self._table = Table()
         self._lists = Lists()
-        self._garbage: deque[Stretch] = deque()
+        self._garbage: deque[Stretch | Removed] = deque()
         self._revision = 0
         self._waits = WaitingGets()
-        self._watches = Watches(watch_limits)
+        self._watches = Watches(watch_limits, self._free)
 
     def __len__(self) -> int:
         """Return the number of keys."""
@@ -164,7 +165,7 @@ class KeyValueStore:
         if held is None and self._waits.count:
             replies += [(waiter, Value(ticket, value)) for waiter, ticket in self._waits.pop(key)]
         if self._watches:
-            replies += self._watches.publish([(KeyChange(key, value, self._revision), len(held or b""))])
+            replies += self._watches.publish(KeyChange(key, value, self._revision), len(held or b""))
         return replies
 
     def _over_quota(self, ticket: int, key: str, more: int) -> Refusal:
@@ -182,29 +183,31 @@ class KeyValueStore:
 
     def _delete(self, session: int, request: DeleteKeys) -> Replies:
         key = normalize(request.key)
-        changes: list[tuple[KeyChange, int]] = []
+        seen = self._seen_removed(key) if self._watches else None
+        before = len(self._table)
         if self._table.get(key) is not None:
-            changes.append(self._remove(key))
+            self.used_bytes -= _KEY_BYTES + bytes_of(key) + self._table.remove(key)
         if key:
             removed = self._table.cut(key)
             self.used_bytes -= _KEY_BYTES * len(removed) + removed.key_bytes + removed.value_bytes
-            if self._watches:
-                changes += [self._removed(*removed.popleft()) for _ in range(len(removed))]
-            else:
-                self._revision += len(removed)
-                self._garbage.append(removed)
+            self._free(removed)
+        self._revision += before - len(self._table)
         replies: Replies = [(session, Done(request.ticket))]
-        return replies + self._watches.publish(changes) if self._watches else replies
+        return replies + self._watches.publish_removed(key, *seen, self._revision) if seen is not None else replies
 
-    def _remove(self, key: str) -> tuple[KeyChange, int]:
-        size = self._table.remove(key)
-        self.used_bytes -= _KEY_BYTES + bytes_of(key) + size
-        self._revision += 1
-        return KeyChange(key, None, self._revision), size
+    def _free(self, garbage: Stretch | Removed) -> None:
+        """Let go of some of it now, and of the rest in `work`."""
+        if garbage.drop(_BLOCKS_FREED):
+            self._garbage.append(garbage)
 
-    def _removed(self, key: str, value: bytes) -> tuple[KeyChange, int]:
-        self._revision += 1
-        return KeyChange(key, None, self._revision), len(value)
+    def _seen_removed(self, key: str) -> tuple[Removed, dict[str, Removed]]:
+        """Return what goes with a key, and what of that lies at or below each prefix within that is watched."""
+        if not key:
+            return Removed(key, self._table.get(key), Stretch([], 0, 0)), {}
+        return self._removed(key), {prefix: self._removed(prefix) for prefix in self._watches.prefixes_below(key)}
+
+    def _removed(self, key: str) -> Removed:
+        return Removed(key, self._table.get(key), self._table.below(key))
 
     def _watch(self, session: int, request: WatchKeys) -> Replies:
         prefix, ticket = normalize(request.prefix), request.ticket

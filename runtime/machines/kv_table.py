@@ -65,6 +65,15 @@ class Stretch:
         outside = [value for values in self._outside(lambda block: block.values) for value in values]
         return sum(block.value_bytes for block in self._blocks) - sum(map(len, outside))
 
+    def key_blocks(self) -> list[list[str]]:
+        """Return the keys without their values, in blocks; likewise."""
+        if not self._blocks:
+            return []
+        blocks = [block.keys for block in self._blocks]
+        blocks[-1] = blocks[-1][: self._end]
+        blocks[0] = blocks[0][self._start :]
+        return blocks
+
     def _outside(self, of: Callable[[_Block], list[_T]]) -> list[list[_T]]:
         if not self._blocks:
             return []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -12,14 +13,18 @@ from hypothesis import strategies as st
 
 from bringup.runtime.machines import kv_table
 from bringup.runtime.machines.kv_keys import normalize
-from bringup.runtime.machines.kv_store import KeyValueStore
+from bringup.runtime.machines.kv_store import KeyValueRequest, KeyValueStore
 from bringup.runtime.machines.kv_table import Table
+from bringup.runtime.machines.kv_watches import WatchLimits
 from bringup.transport.service_messages import (
     CancelCall,
     Changes,
     DeleteKeys,
     Items,
+    KeyChange,
     ListKeys,
+    MoreChanges,
+    Refusal,
     ServiceReply,
     SetKey,
     WatchKeys,
@@ -72,6 +77,104 @@ def test_no_step_takes_the_time_of_all_keys(request_: ListKeys | DeleteKeys | Wa
     assert calls_of(lambda: store.handle(A, request_)) < CALLS_MAX
     while store.has_work(anybody):
         assert calls_of(lambda: store.work(anybody)) < CALLS_MAX
+
+
+def take_all(store: KeyValueStore, replies: list[tuple[int, ServiceReply]]) -> list[KeyChange]:
+    """Return all changes that the watch of session B tells, whose reader takes them; each step is short."""
+    seen: list[KeyChange] = []
+    while changes := [change for _, reply in replies if isinstance(reply, Changes) for change in reply.changes]:
+        seen += changes
+        request, replies = MoreChanges(5, len(changes)), []
+        assert calls_of(partial(tell, store, B, request, replies)) < CALLS_MAX
+    return seen
+
+
+def tell(store: KeyValueStore, session: int, request: KeyValueRequest, replies: list[tuple[int, ServiceReply]]) -> None:
+    replies += store.handle(session, request)
+
+
+@pytest.mark.parametrize(("prefix", "keys"), [("", MANY + 1), ("d", MANY + 1), ("d/015000", 2)])
+def test_no_step_of_a_delete_that_is_watched_takes_the_time_of_all_keys(prefix: str, keys: int) -> None:
+    store = full_store()
+    store.handle(A, SetKey(1, "d/015000/x", b"new", False))
+    began = take_all(store, store.handle(B, WatchKeys(5, prefix)))
+    replies: list[tuple[int, ServiceReply]] = []
+    assert calls_of(partial(tell, store, A, DeleteKeys(9, "d"), replies)) < CALLS_MAX
+    assert len(store) == store.used_bytes == 0
+    deleted = take_all(store, replies)
+    assert [change.key for change in deleted] == [change.key for change in began]
+    assert len(deleted) == keys
+    assert {(change.value, change.revision) for change in deleted} == {(None, 2 * (MANY + 1))}
+    while store.has_work(anybody):
+        assert calls_of(lambda: store.work(anybody)) < CALLS_MAX
+
+
+def test_what_a_watch_has_not_told_of_a_delete_is_let_go_of_with_it() -> None:
+    store = full_store()
+    store.handle(B, WatchKeys(5, ""))
+    store.handle(A, DeleteKeys(9, "d"))
+    while store.has_work(anybody):
+        store.work(anybody)
+    assert calls_of(lambda: store.handle(B, CancelCall(5))) < CALLS_MAX
+    assert store.has_work(anybody)
+    while store.has_work(anybody):
+        store.work(anybody)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_watches_tell_what_a_model_says(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At directories inside of what is deleted, and around it; with readers that take little at a time."""
+    monkeypatch.setattr(kv_table, "_BLOCK_MAX", 3)
+    chance = random.Random(seed)
+    store = KeyValueStore(2**40, WatchLimits(credit=2, message=2))
+    keys = ["", "a", "a/b", "a/b/c", "a/b!", "a/bc", "a/b/c/d", "a0", "b", "b/a"]
+    model: dict[str, bytes] = {}
+    told: dict[int, list[KeyChange]] = {}
+    expected: dict[int, list[tuple[str, bytes | None]]] = {}
+    prefix_of: dict[int, str] = {}
+
+    def note(replies: list[tuple[int, ServiceReply]]) -> None:
+        for _, reply in replies:
+            assert not isinstance(reply, Refusal)
+            if isinstance(reply, Changes):
+                told[reply.ticket] += reply.changes
+
+    def below(key: str, prefix: str) -> bool:
+        return not prefix or key.startswith(f"{prefix}/")
+
+    for number in range(150):
+        key = chance.choice(keys)
+        match chance.choice(["set", "set", "set", "delete", "watch", "more", "more"]):
+            case "set":
+                model[key] = b"%d" % number
+                changed: list[tuple[str, bytes | None]] = [(key, model[key])]
+                note(store.handle(A, SetKey(0, key, model[key], True)))
+            case "delete":
+                gone = [k for k in sorted(model) if k == key or (key and below(k, key))]
+                changed = [(k, None) for k in gone]
+                for each in gone:
+                    del model[each]
+                note(store.handle(A, DeleteKeys(0, key)))
+            case "watch":
+                changed = []
+                prefix_of[number], told[number] = key, []
+                expected[number] = [(k, v) for k, v in sorted(model.items()) if k == key or below(k, key)]
+                note(store.handle(B, WatchKeys(number, key)))
+            case _:
+                changed = []
+                for ticket in list(told):
+                    note(store.handle(B, MoreChanges(ticket, 1)))
+        for ticket, prefix in prefix_of.items():
+            expected[ticket] += [(k, v) for k, v in changed if k == prefix or below(k, prefix)]
+        while store.has_work(anybody):
+            note(store.work(anybody))
+    for _ in range(500):
+        for ticket in told:
+            note(store.handle(B, MoreChanges(ticket, 2)))
+    for ticket, changes in told.items():
+        assert [(change.key, change.value) for change in changes] == expected[ticket]
+        revisions = [change.revision for change in changes]
+        assert revisions == sorted(revisions)
 
 
 def test_a_list_is_of_the_moment_at_which_it_began() -> None:
