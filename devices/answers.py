@@ -132,7 +132,9 @@ def _location(index: int, location: object) -> CoreLocation | None:
 
 def _number(value: object, largest: int, what: str, other: str = "") -> int:
     try:
-        number = -1 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+        # The flags of numpy 1 pass for whole numbers.
+        is_flag = isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", "") == "b"
+        number = -1 if is_flag else operator.index(value)  # type: ignore[arg-type]
     except Exception:  # noqa: BLE001 - it is code of whoever made the object
         number = -1
     if not 0 <= number <= largest:
