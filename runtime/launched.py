@@ -20,7 +20,7 @@ from typing import Any
 
 from ..errors import NotInitializedError
 from .latch import Latch
-from .process_report import ClientState, ErrorReport, Launch, error_path, state_path, torch_error
+from .process_report import ClientState, ErrorReport, Launch, error_path, owner_path, state_path, torch_error
 
 __all__ = ["Reporter", "report_left"]
 
@@ -50,7 +50,7 @@ class Reporter:
     def start(self, settled: Latch[Any]) -> None:
         """Tell from now on: that the client comes up, that it is up, and what ends it."""
         global _reporter
-        if not self._launch:
+        if not self._launch or (self._launch.prefix and not _is_owner(owner_path(self._launch.prefix))):
             return
         _reporter = self
         self._tell_state("starting")
@@ -142,6 +142,34 @@ def _report(error: BaseException, trace: TracebackType | None, *, ends_program: 
         with contextlib.suppress(Exception):
             text = "".join(traceback.format_exception(type(error), error, trace))
             _reporter.report_exception(error, text, ends_program=ends_program)
+
+
+def _is_owner(path: str) -> bool:
+    """Whether this process is the client that the launcher started, and no child of it: the first one that asks.
+
+    Another one is it once the first has ended, as where a script runs a program again.
+    """
+    own = str(os.getpid())
+    with contextlib.suppress(OSError):  # a launcher that has gone: nothing reaches it
+        with contextlib.suppress(FileExistsError):
+            os.symlink(own, path)  # made and filled in one step
+        owner = os.readlink(path)
+        if owner != own and _is_alive(int(owner)):
+            return False
+        if owner != own:
+            os.unlink(path)
+            os.symlink(own, path)
+    return True
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True
 
 
 def _has_text(path: str) -> bool:

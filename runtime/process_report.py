@@ -14,7 +14,17 @@ from typing import Any
 from ..errors import PeerFailedError, RendezvousTimeoutError
 from .chains import exceptions_behind
 
-__all__ = ["LAUNCHER", "ClientState", "ErrorReport", "Launch", "culprits_of", "error_path", "state_path", "torch_error"]
+__all__ = [
+    "LAUNCHER",
+    "ClientState",
+    "ErrorReport",
+    "Launch",
+    "culprits_of",
+    "error_path",
+    "owner_path",
+    "state_path",
+    "torch_error",
+]
 
 LAUNCHER = "BRINGUP_LAUNCHER"
 """The variable in which a launcher says where a client is to tell it; the PREFIX of the files."""
@@ -48,6 +58,11 @@ def state_path(prefix: str) -> str:
 def error_path(prefix: str) -> str:
     """Return where a client says what ended it."""
     return f"{prefix}.error"
+
+
+def owner_path(prefix: str) -> str:
+    """Return where stands which process a client is: its children have its environment, and no part in this."""
+    return f"{prefix}.pid"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,36 @@ def test_a_forked_child_tells_nothing(client: Launched) -> None:
     os.waitpid(pid, 0)
     assert client.error is None
     assert client.state == "starting"
+
+
+def in_a_child(do: Callable[[], None]) -> None:
+    child = os.fork()
+    if child == 0:
+        try:
+            do()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+
+
+def test_a_child_with_a_job_of_its_own_tells_nothing(client: Launched) -> None:
+    def fail_in_a_job_of_its_own() -> None:
+        launch = Launch(client.reports.prefix(1), str(client.torch_file))
+        Reporter(launch, 0, ("127.0.0.1:3",), Latch()).start(Latch())
+        raised(ValueError("of no importance"))
+
+    in_a_child(fail_in_a_job_of_its_own)
+    assert (client.state, client.error) == ("starting", None)
+    assert not client.torch_file.exists()
+
+
+def test_a_program_that_is_run_again_tells_how_it_fares_then(client: Launched) -> None:
+    launch = Launch(client.reports.prefix(2))
+    in_a_child(lambda: Reporter(launch, 2, JOBS, Latch()).start(Latch()))
+    settled: Latch[Any] = Latch()
+    Reporter(launch, 2, JOBS, Latch()).start(settled)
+    settled.set(object())
+    assert client.reports.state(2) == "up"
 
 
 def test_a_launcher_that_has_gone_is_no_error(client: Launched) -> None:
