@@ -98,7 +98,10 @@ def test_it_leaves_nothing_and_is_no_system_of_this_process() -> None:
     asyncio.run(main())
     with FakeJob(2):
         pass
-    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("bringup")]
+    for thread in threading.enumerate():
+        if thread.name.startswith("bringup"):
+            thread.join(10.0)  # it has said that it ends, and is about to
+            assert not thread.is_alive(), thread.name
 
 
 def test_devices_are_those_asked_for() -> None:

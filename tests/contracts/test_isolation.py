@@ -441,7 +441,7 @@ FORKING = """
 
 
 def test_a_forked_copy_of_the_client_leaves_it_alone() -> None:
-    command = [sys.executable, "-P", "-c", textwrap.dedent(FORKING)]
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-P", "-c", textwrap.dedent(FORKING)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=True)
     assert (done.stdout, done.stderr) == ("True\n", "")
 

@@ -142,7 +142,11 @@ def test_clients_that_do_not_agree_on_empty_clients_fail_with_the_reason(allowin
     with LocalJob(N, environment={"BRINGUP_SIM_FAULT": "1:missing:8"}) as job:
         job.start([client_id for client_id in range(N) if client_id not in allowing])
         job.start(allowing, BRINGUP_ALLOW_EMPTY="1")
-        errors = [call.error() for call in job.call("initialize", range(N), device_type="SIM")]
+        calls = job.call("initialize", [0, 2], device_type="SIM")
+        for reached in job.call("reach", [0, 2], phases=["rendezvous"]):
+            reached.value()  # whoever came after the failure would find nobody
+        calls[1:1] = job.call("initialize", [1], device_type="SIM")
+        errors = [call.error() for call in calls]
     for client_id, error in enumerate(errors):
         if 1 in allowing:
             assert error.error == "TopologyError"
