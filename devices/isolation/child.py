@@ -1,7 +1,7 @@
 """The child process of an isolated backend: makes the backend, and carries out one call after another.
 
-Started by `BackendProcess` with `sys.executable`, never forked. It ends when the client closes its pipe or ends itself,
-whatever native code is at: the kernel sees to it where native code keeps Python from doing so.
+Started by `BackendProcess` with `sys.executable`, never forked. It ends when the client says so, closes its pipe or
+ends itself, whatever native code is at: the kernel sees to it where native code keeps Python from doing so.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ..registry import create_backend
 from ..whereabouts import raised_at
 from .frames import (
     CALLS,
+    END,
     HEADER_BYTES,
     MalformedFrameError,
     config_from,
@@ -131,7 +132,7 @@ def _do_nothing(*_: object) -> None:
 
 
 def _read(requests: BinaryIO, inbox: queue.SimpleQueue[dict[str, Any]]) -> None:
-    while len(header := requests.read(HEADER_BYTES)) == HEADER_BYTES:
+    while len(header := requests.read(HEADER_BYTES)) == HEADER_BYTES and header != END:
         inbox.put(message_of(requests.read(size_of(header))))
     # Without a word to native code, which may be in the middle of something that never ends.
     os._exit(0)

@@ -29,6 +29,7 @@ from ..texts import clipped, said, shown, text_of
 
 __all__ = [
     "CALLS",
+    "END",
     "FRAME_BYTES_MAX",
     "HEADER_BYTES",
     "ForeignError",
@@ -53,6 +54,9 @@ FRAME_BYTES_MAX = 32 * 2**20
 
 _HEADER = struct.Struct("!I")
 HEADER_BYTES = _HEADER.size
+
+END = _HEADER.pack(0)
+"""The last frame of the client, of no bytes: to close the pipe ends nothing where a forked copy has it open."""
 
 _ODD = OddAnswerError.__name__
 _DEVICE_ERRORS: Mapping[str, type[DeviceError]] = {

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .child import BOOTSTRAP, GROUP_SIGNALS, STACK_SIGNAL
-from .frames import HEADER_BYTES, MalformedFrameError, frame_of, message_of, size_of
+from .frames import END, HEADER_BYTES, MalformedFrameError, frame_of, message_of, size_of
 from .output import ProcessOutput
 
 __all__ = ["BackendProcess", "CutShortError", "ProcessEndedError"]
@@ -35,7 +35,7 @@ class ProcessEndedError(Exception):
 
 
 class CutShortError(Exception):
-    """`interrupt` was called: the process was killed; the text is the stack that it was killed in, if it said one."""
+    """`interrupt` was called: the process is of no use any more; the text is its stack, if it said one."""
 
 
 class BackendProcess:
@@ -49,6 +49,8 @@ class BackendProcess:
 
     def __init__(self) -> None:
         _check_executable()
+        # Whatever else there is, as an object of pathlib, Python's imports pass over.
+        self._unsent = frame_of({"path": [entry for entry in sys.path if isinstance(entry, str)]})
         with contextlib.ExitStack() as undo, contextlib.ExitStack() as handed_over:
             self._output = ProcessOutput()
             undo.callback(self._output.close)
@@ -76,8 +78,6 @@ class BackendProcess:
         self._lock = threading.Lock()
         self._is_interrupted = False
         os.set_blocking(self._requests.fileno(), False)
-        # Whatever else there is, as an object of pathlib, Python's imports pass over.
-        self._unsent = frame_of({"path": [entry for entry in sys.path if isinstance(entry, str)]})
         self._discard = weakref.finalize(self, _discard, self._process, close_all, os.getpid())
 
     @property
@@ -97,11 +97,12 @@ class BackendProcess:
 
         Raises:
             ProcessEndedError: it ended, and is reaped.
-            CutShortError: it was interrupted, and is killed.
+            CutShortError: it was interrupted, and is to be killed.
             MalformedFrameError: what it answered makes no sense.
         """
         out = memoryview(self._unsent + frame_of(message))
         self._unsent = b""
+        size = len(out)
         answer = bytearray()
         poll = select.poll()
         poll.register(self._wake_read, select.POLLIN)
@@ -111,7 +112,8 @@ class BackendProcess:
         while len(answer) < _due(answer):
             ready = {descriptor for descriptor, _ in poll.poll(_TICK * 1000)}
             if self._wake_read in ready:
-                raise CutShortError(self._kill_with_stack())
+                # As long as it has been asked nothing, it hangs in nothing; it may not even have begun to run.
+                raise CutShortError("" if len(out) == size else self._stack())
             if requests in ready:
                 out = self._write(requests, out)
                 if not out:
@@ -132,6 +134,8 @@ class BackendProcess:
 
     def end(self) -> bool:
         """Let it end by itself, and else kill it; returns whether it is gone."""
+        with contextlib.suppress(OSError):  # it has ended, or reads no more
+            self._requests.write(END)
         self._requests.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_END)
@@ -177,8 +181,8 @@ class BackendProcess:
             name = f"signal {-status}"
         return ProcessEndedError(f"was killed by {name}")
 
-    def _kill_with_stack(self) -> str:
-        """Have it write its stack, which works even where native code keeps Python from running, and kill it."""
+    def _stack(self) -> str:
+        """Have it write its stack, which works even where native code keeps Python from running."""
         mark = self._output.size
         self._process.send_signal(STACK_SIGNAL)
         self._output.wait_beyond(mark, _STACK)

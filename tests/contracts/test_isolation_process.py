@@ -18,6 +18,7 @@ from bringup.devices.base import Health, LocalDevice
 from bringup.devices.isolation.backend import IsolatedBackend
 from bringup.devices.isolation.child import GROUP_SIGNALS
 from bringup.devices.isolation.output import ProcessOutput
+from bringup.devices.isolation.process import BackendProcess
 from bringup.devices.thread import BackendThread
 from bringup.errors import DeviceInitializationError
 
@@ -209,3 +210,42 @@ def test_a_call_that_is_cut_short_in_order_leaves_no_stack_in_the_log(
     asyncio.run(test())
     assert "native_module" not in caplog.text
     assert "stack" not in caplog.text
+
+
+def test_a_process_that_was_asked_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, each cancellation in the first moments waited a second for a stack that could not come."""
+    backend = sim()
+    backend.interrupt()
+    asked: list[str] = []
+    monkeypatch.setattr(BackendProcess, "_stack", lambda _: asked.append("stack") or "")
+    with pytest.raises(DeviceInitializationError, match="was killed in open, which had been given up"):
+        backend.open()
+    assert asked == []
+
+
+def test_an_interrupt_that_comes_too_late_is_no_failure_of_stop(native: Native) -> None:
+    """Before, stop raised that it had been killed, which a cancelled `initialize()` logged with a traceback."""
+    backend = native()
+    backend.start()
+    with watched(pid_of(backend)) as gone:
+        backend.interrupt()
+        backend.stop()
+        assert gone()
+
+
+def test_a_forked_copy_of_the_client_holds_up_no_stop(native: Native) -> None:
+    """Before, the copy kept the pipe open: the process ended only when it was killed, after two seconds."""
+    backend = native()
+    backend.start()
+    process = backend._process
+    assert process is not None
+    copy = os.fork()
+    if copy == 0:
+        signal.pause()
+        os._exit(0)
+    try:
+        backend.stop()
+        assert process._process.returncode == 0  # else it was killed
+    finally:
+        os.kill(copy, signal.SIGKILL)
+        os.waitpid(copy, 0)
