@@ -13,6 +13,7 @@ import importlib
 import queue
 import sys
 import threading
+import time
 from collections.abc import Callable
 from types import ModuleType
 
@@ -20,6 +21,9 @@ __all__ = ["CallerImports"]
 
 # Seconds that the caller's thread may be busy with something else, before the backend's thread does it after all.
 _PATIENCE = 10.0
+
+# Seconds between two looks at whether the caller has imported it of its own accord.
+_INTERVAL = 0.1
 
 
 class CallerImports:
@@ -77,9 +81,11 @@ class CallerImports:
         except RuntimeError:  # the loop is closed: nobody imports there
             request.claim()
             return importlib.import_module(name)
-        while not request.begun.wait(_PATIENCE):
-            # A caller that is at it already must not be joined.
-            if name not in sys.modules and request.claim():
+        patience = time.monotonic() + _PATIENCE
+        while not request.begun.wait(_INTERVAL):
+            # A caller that is at it already must not be joined; one that has done it may be busy with something else.
+            is_due = name not in sys.modules and time.monotonic() >= patience
+            if (is_due or _is_imported(name)) and request.claim():
                 return importlib.import_module(name)
         return request.result()
 

@@ -126,7 +126,7 @@ class RuntimeThread:
 def _new_event_loop() -> asyncio.AbstractEventLoop:
     try:
         import uvloop
-    except ImportError:
+    except (ImportError, RuntimeError):  # the latter where the main thread has ended: Python refuses parts of it then
         return asyncio.new_event_loop()
     loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
     return loop

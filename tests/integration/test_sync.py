@@ -390,3 +390,20 @@ def test_a_collective_that_fails_on_one_client_fails_the_job() -> None:
         for client in job.clients.values():
             failure = client.call("wait_failed").value()
             assert (failure["error"], failure["attributes"]["client_id"]) == ("PeerFailedError", 1)
+
+
+LATE = """
+import bringup, threading
+def work():
+    threading.main_thread().join()
+    with bringup.sync.initialize("SIM") as system:
+        system.barrier("late")
+        print(system)
+threading.Thread(target=work).start()
+"""
+
+
+def test_a_thread_that_outlives_the_main_thread_may_initialize() -> None:
+    """Before, it got "can't register atexit after shutdown", from the import of uvloop."""
+    done = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.startswith("<SyncSystem client 0 of 1"), done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -60,10 +61,25 @@ def test_where_the_loop_is_closed_the_asker_imports(module: str) -> None:
 
 
 def test_a_caller_that_is_busy_is_not_waited_for_for_ever(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bringup.runtime.caller_imports._PATIENCE", 0.01)
+    monkeypatch.setattr("bringup.runtime.caller_imports._PATIENCE", 0.0)
     imports = CallerImports()
     imports.serve(None)  # and it never does
     assert imports.import_module(module).thread == threading.get_ident()
+
+
+def test_a_busy_caller_that_has_imported_it_itself_is_not_waited_for(module: str) -> None:
+    """Before, its loop had to be free once more: a blocking loop of training steps held the devices up."""
+    imports = CallerImports()
+    imports.serve(None)  # and it never does
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(imports.import_module, module)
+        try:
+            while not imports._pending and not asked.done():
+                threading.Event().wait(0.001)
+            imported = importlib.import_module(module)
+            assert asked.result(LONG) is imported
+        finally:
+            imports.close()
 
 
 def test_what_the_import_raises_is_raised() -> None:
