@@ -55,7 +55,7 @@ class Discovery:
 
     Attributes:
         present: whether there is at least one device of this type.
-        detail: what was looked at and what was found, for `bringup doctor` and for errors.
+        detail: what was looked at and what was found, for errors.
     """
 
     present: bool

@@ -53,7 +53,7 @@ def initialize(
         enable_coordination_service: without it there are no barriers and no key-value store.
         enable_megacore: let the two cores of a TPU chip act as one device.
         reset: shut an active system of this process down first, instead of refusing.
-        resolver: a cluster resolver, or its name.
+        resolver: a cluster resolver of yours; this version brings none.
         on_failure: what happens when the job fails later: `raise` (pending and later calls raise), `exit` (the process
             ends with status 70), or a callable, which gets the exception in a thread of its own; both come about once
             the others have been told.

@@ -71,13 +71,13 @@ class Options:
         advertise_address: the host name or IP address that the other clients are to use; `None` for the one that the
             job gives this client, or that it reaches the coordinator from.
         ring_port: the TCP port of the ring; 0 for any free one.
-        status_address: the `host:port` of the status page; `None` for no status page.
-        token: the secret that the clients of a job share; never shown.
-        token_file: the path of a file that holds the token.
-        tls_ca: the path of the certificates, in PEM, that the other clients' certificates are checked against.
-        tls_cert: the path of this client's certificate, in PEM.
-        tls_key: the path of this client's private key, in PEM.
-        insecure: let a job leave this machine without token and TLS.
+        status_address: reserved for a status page; this version refuses it, as it has none.
+        token: reserved for the secret of a job; this version refuses it, as it checks none.
+        token_file: reserved likewise.
+        tls_ca: reserved for TLS between the clients; this version refuses it, as it has none.
+        tls_cert: reserved likewise.
+        tls_key: reserved likewise.
+        insecure: let a job leave this machine, without authentication or encryption.
     """
 
     initialization_timeout: float = 300.0
