@@ -7,6 +7,7 @@ import math
 import signal
 import socket
 import subprocess
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -100,6 +101,7 @@ class Launcher:
         self._waiting: list[int] = []
         self._signal: int | None = None
         self._ending_signal: int | None = None
+        self._asked_at = math.inf
         self._start_failure: BringupError | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._end_due = math.inf
@@ -208,13 +210,15 @@ class Launcher:
     # Who ended, and what follows from it.
 
     def _note_end(self, client: ClientProcess, returncode: int) -> None:
+        report = self._reports.error(client.client_id)
         ended = Ended(
             client.client_id,
             client.pid,
             returncode,
             was_asked=self._ending_signal is not None,
             state=self._reports.state(client.client_id),
-            report=self._reports.error(client.client_id),
+            # From then on clients are ended by this process, and name one another for it.
+            report=None if report is None or report.at >= self._asked_at else report,
         )
         self._ended.append(ended)
         if self._first_failure is not None:
@@ -268,6 +272,7 @@ class Launcher:
 
     def _end(self, number: int) -> None:
         self._ending_signal = number
+        self._asked_at = time.time()
         for client in self._alive.values():
             signal_group(client.pid, number)
         grace = self._grace_now

@@ -34,7 +34,8 @@ def root_of(first_failure: Ended, ended: Sequence[Ended]) -> Ended:
         place = {one.client_id: position for position, one in enumerate(ended)}
         return of_client[max(named, key=lambda culprit: (votes[culprit], -place[culprit]))]
     own = [one for one in ended if one.returncode != 0 and one.report is not None and not one.was_asked]
-    return min(own, key=lambda one: one.report.at if one.report else 0.0, default=first_failure)
+    seen_first = of_client.get(first_failure.client_id, first_failure)
+    return min(own, key=lambda one: one.report.at if one.report else 0.0, default=seen_first)
 
 
 def describe_failure(root: Ended, ended: Sequence[Ended], host: str) -> list[str]:

@@ -172,6 +172,23 @@ def test_a_client_that_ends_before_it_came_ends_the_job_at_once() -> None:
     assert status == 1
 
 
+def test_a_client_that_fails_before_it_came_is_named_with_its_last_lines() -> None:
+    body = """
+    if client_id == 2:
+        others = [f"{os.environ['BRINGUP_LAUNCHER'][:-1]}{other}.state" for other in (0, 1)]
+        while not all(map(os.path.exists, others)):
+            threading.Event().wait(0.02)
+        raise RuntimeError("no data on this host")
+    if client_id == 1:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends as client 0 has ended, and says so
+    up(initialization_timeout=300.0)
+    """
+    status, lines, _ = run(body)
+    check_first(lines, 2, "failed first, with status 1")
+    assert lines[-2:] == ["  RuntimeError: no data on this host", "clients 0-1 were ended because of it"]
+    assert status == 1
+
+
 def test_clients_that_left_in_order_are_nobodys_victims() -> None:
     body = """
     with up() as system:

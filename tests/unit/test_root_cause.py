@@ -44,7 +44,8 @@ def asked(client_id: int) -> Ended:
 
 
 def said(*all_ended: Ended, first: int = 0) -> tuple[int, list[str]]:
-    root = root_of(all_ended[first], all_ended)
+    as_seen = replace(all_ended[first], last_lines=())  # before its output had come to its end
+    root = root_of(as_seen, all_ended)
     return root.client_id, describe_failure(root, all_ended, "here")
 
 
