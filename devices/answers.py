@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from ..errors import BringupError, DeviceError
 from .base import CoreLocation, Discovery, Health, LocalDevice
-from .texts import clipped, shown
+from .texts import clipped, shown, visible
 
 __all__ = [
     "COORDINATE_MAX",
@@ -44,7 +44,7 @@ class OddAnswerError(Exception):
 
 
 def checked_devices(answer: object) -> tuple[LocalDevice, ...]:
-    """Return what `start` returned, whole numbers of other libraries made Python's.
+    """Return what `start` returned, whole numbers of other libraries made Python's, and kinds printable.
 
     Raises:
         OddAnswerError: it is no sequence of devices, or a field of one has a wrong type or is out of range.
@@ -112,7 +112,7 @@ def _checked_device(index: int, device: object) -> LocalDevice:
     core_id = device.core_id
     if core_id is not None:
         core_id = _number(core_id, CORE_ID_MAX, f"device {index} with core_id={shown(core_id)}", ", or None")
-    return LocalDevice(kind, core_id, _location(index, device.location), fingerprint)
+    return LocalDevice(visible(kind), core_id, _location(index, device.location), fingerprint)
 
 
 def _location(index: int, location: object) -> CoreLocation | None:

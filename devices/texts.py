@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["TEXT_CHARS_MAX", "clipped", "said", "shown", "text_of"]
+__all__ = ["TEXT_CHARS_MAX", "clipped", "said", "shown", "text_of", "visible"]
 
 TEXT_CHARS_MAX = 16_384
 """Characters of the longest text that is taken over from a backend."""
@@ -29,6 +29,11 @@ def text_of(error: BaseException) -> str:
         return clipped(str(error))
     except Exception as second:  # noqa: BLE001 - as above
         return f"(its text cannot be had: its __str__ raised {type(second).__name__})"
+
+
+def visible(text: str) -> str:
+    """Return a text with a `?` for all that is no letter, sign or blank, so that all who are told it have the same."""
+    return text if text.isprintable() else "".join(sign if sign.isprintable() else "?" for sign in text)
 
 
 def said(error: BaseException) -> str:

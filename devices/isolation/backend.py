@@ -184,7 +184,7 @@ class IsolatedBackend:
         return errors.foreign(what, error.cause, error.at)
 
     def _errors(self, process: BackendProcess | None) -> ThreadErrors:
-        own = f", in its own process {process.pid}," if process is not None else ""
+        own = f" (its own process {process.pid})" if process is not None else ""
         return ThreadErrors(self._device_type, self._config.client_id, process=own)
 
     def _owner(self, process: BackendProcess | None) -> str:

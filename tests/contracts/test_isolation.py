@@ -165,7 +165,7 @@ def test_other_errors_say_where_they_happened(native: Callable[..., IsolatedBack
         backend.start()
     message = str(caught.value)
     assert "the NATIVE backend of client 7 on host " in message
-    assert f", in its own process {pid_of(backend)},: start raised OSError: [Errno 19] No such device" in message
+    assert f" (its own process {pid_of(backend)}): start raised OSError: [Errno 19] No such device" in message
     assert ", in the backend's code, start (native_module:18)." in message
     assert caught.value.cause == "OSError: [Errno 19] No such device"
     backend.stop()

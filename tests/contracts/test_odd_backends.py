@@ -111,6 +111,12 @@ def test_numbers_and_flags_of_other_libraries_become_pythons() -> None:
         assert checked_health(Health(ok, permanent=np.False_)).ok is True  # type: ignore[arg-type]
 
 
+def test_a_kind_is_the_same_for_all_clients_whatever_signs_are_in_it() -> None:
+    """Before, client 0 had its own kinds as they were, and the others had them with escapes."""
+    (device,) = checked_devices([LocalDevice("NPU\ud800 \x1b[31m2\n\0")])
+    assert device == LocalDevice("NPU? ?[31m2??")
+
+
 def test_a_long_detail_is_cut() -> None:
     assert len(checked_health(Health(ok=False, detail="x" * 10**7)).detail) == 16_384
 
