@@ -7,16 +7,18 @@ without service.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ConfigurationError
+from ..errors import BringupError, ConfigurationError
 from ..transport.packing import Packing
 from ..transport.turns import Contribution, Turn
 from .arguments import timeout_of
+from .calls import Call
 from .client import Client
 from .drivers.peer import CoordinationPeer
 from .trees import arrays_of, describe, is_tree, rebuilt
@@ -62,10 +64,22 @@ class _Reduction:
         return self._out
 
 
-async def all_reduce(
+def all_reduce(
+    client: Client, peer: CoordinationPeer, array: Any, op: str, out: Any, timeout: float | None
+) -> Call[Any]:
+    """See `System.all_reduce`. It has its place in the order also where it is cancelled before its first step."""
+
+    def withdraw(error: BaseException) -> None:
+        # What there is to say where the job has failed, those calls say that are waited for.
+        with contextlib.suppress(BringupError), _enter(client, peer) as turn:
+            turn.withdraw(error)
+
+    return Call(_all_reduce(client, peer, array, op, out, timeout), withdraw)
+
+
+async def _all_reduce(
     client: Client, peer: CoordinationPeer, array: Any, op: str, out: Any, timeout: float | None
 ) -> Any:
-    """See `System.all_reduce`."""
     with _enter(client, peer) as turn:
         limit = timeout_of("all_reduce()", timeout)
         is_large = _bytes_in(array) >= _LARGE_BYTES

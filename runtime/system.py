@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from functools import cached_property
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
@@ -47,7 +47,9 @@ class System(SystemFacts):
     @overload
     async def all_reduce(self, array: object, op: str = ..., *, out: Any = ..., timeout: float | None = ...) -> Any: ...
 
-    async def all_reduce(self, array: object, op: str = "sum", *, out: Any = None, timeout: float | None = None) -> Any:
+    def all_reduce(
+        self, array: object, op: str = "sum", *, out: Any = None, timeout: float | None = None
+    ) -> Coroutine[Any, Any, Any]:
         """Reduce an array, or a tree of arrays, over all clients. All clients call collectives in the same order.
 
         A call has its place in that order as soon as it is made; calls that overlap are carried out one by one. Where
@@ -76,7 +78,7 @@ class System(SystemFacts):
             PeerFailedError: another client failed.
             TimeoutError: not all clients came in time.
         """
-        return await all_reduce(self._client, self._peer, array, op, out, timeout)
+        return all_reduce(self._client, self._peer, array, op, out, timeout)
 
     @cached_property
     def kv(self) -> KeyValueStore:

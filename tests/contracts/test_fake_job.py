@@ -58,6 +58,29 @@ def test_a_client_that_is_killed_is_named_in_every_pending_call(victim: int) -> 
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("cancelled", [0, 1])
+def test_a_collective_whose_task_is_cancelled_before_it_begins_has_its_place(cancelled: int) -> None:
+    async def cut_short(system: System) -> list[float]:
+        task = asyncio.create_task(system.all_reduce([1.0]))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return (await system.all_reduce([7.0])).tolist()  # type: ignore[no-any-return]
+
+    async def go_on(system: System) -> list[float]:
+        with pytest.raises(bringup.CollectiveMismatchError, match="CancelledError"):
+            await system.all_reduce([1.0])
+        return (await system.all_reduce([7.0])).tolist()  # type: ignore[no-any-return]
+
+    async def main() -> None:
+        async with FakeJob(2) as job:
+            programs = [(cut_short if s.client_id == cancelled else go_on)(s) for s in job.systems]
+            async with asyncio.timeout(30):
+                assert await asyncio.gather(*programs) == [[14.0], [14.0]]
+
+    asyncio.run(main())
+
+
 def test_a_client_that_is_cut_off_is_silent() -> None:
     async def main() -> None:
         async with FakeJob(3, heartbeat_interval=0.02, heartbeat_timeout=0.2) as job:
