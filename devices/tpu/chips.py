@@ -55,11 +55,6 @@ class TpuFindings:
         known = [chip.node for chip in self.chips if chip.node]
         return bool(set(known) & set(self.nodes)) if known else bool(self.chips and self.nodes)
 
-    @property
-    def chips_without_node(self) -> tuple[TpuChip, ...]:
-        """The chips whose device file is known, and not there."""
-        return tuple(chip for chip in self.chips if chip.node and chip.node not in self.nodes)
-
     def chips_of_process(self, visible: Collection[int] | None) -> tuple[TpuChip, ...]:
         """Return the chips that this process can use: a container sees the buses of the whole host.
 

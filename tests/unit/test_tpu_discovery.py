@@ -87,7 +87,7 @@ def test_chips_with_their_vfio_groups(tmp_path: Path) -> None:
     assert [chip.node for chip in found.chips] == ["/dev/vfio/2", "/dev/vfio/11", "/dev/vfio/10", "/dev/vfio/3"]
     assert found.nodes == ("/dev/vfio/2", "/dev/vfio/3", "/dev/vfio/10", "/dev/vfio/11")
     assert found.usable
-    assert found.chips_without_node == ()
+    assert found.chips_of_process(None) == found.chips
     assert str(found.chips[1]) == "chip 1 (TPU v5 lite, PCI 0000:00:05.0, /dev/vfio/11)"
 
 
@@ -114,14 +114,14 @@ def test_chips_without_device_files_are_of_no_use(tmp_path: Path) -> None:
     add_chip(tmp_path, "0000:00:05.0", group="5")
     found = find_tpus(tmp_path)
     assert not found.usable
-    assert found.chips_without_node == found.chips
+    assert found.chips_of_process(None) == ()
     # Somebody else's.
     add_node(tmp_path, "/dev/vfio/7")
     assert not find_tpus(tmp_path).usable
     add_node(tmp_path, "/dev/vfio/5")
     found = find_tpus(tmp_path)
     assert found.usable
-    assert [chip.index for chip in found.chips_without_node] == [0]
+    assert [chip.index for chip in found.chips_of_process(None)] == [1]
 
 
 def test_device_files_tell_where_pci_does_not(tmp_path: Path) -> None:
