@@ -6,6 +6,7 @@ that a later step relies on is checked here, once, for a backend in a thread as 
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Iterable
 from typing import TypeVar
@@ -18,6 +19,7 @@ __all__ = [
     "COORDINATE_MAX",
     "CORE_ID_MAX",
     "DEVICES_MAX",
+    "KINDS_BYTES_MAX",
     "KIND_CHARS_MAX",
     "OddAnswerError",
     "checked_devices",
@@ -35,6 +37,11 @@ COORDINATE_MAX = 2**31 - 2
 KIND_CHARS_MAX = 256
 DEVICES_MAX = 65_536
 """The most devices that one client brings to a job."""
+
+KINDS_BYTES_MAX = 1 << 19
+"""The most that the kinds of a client's devices may take to tell, where equal ones in a row are told once."""
+
+_KIND_OVERHEAD = 16
 
 T = TypeVar("T")
 
@@ -56,6 +63,12 @@ def checked_devices(answer: object) -> tuple[LocalDevice, ...]:
         if index == DEVICES_MAX:
             raise OddAnswerError(f"more than {DEVICES_MAX} devices")
         devices.append(_checked_device(index, device))
+    told = sum(len(kind.encode()) + _KIND_OVERHEAD for kind, _ in itertools.groupby(one.kind for one in devices))
+    if told > KINDS_BYTES_MAX:
+        raise OddAnswerError(
+            f"{len(devices)} devices with so many different kinds that to tell them takes {told} bytes, which is more "
+            f"than {KINDS_BYTES_MAX}; a kind is the name of a model"
+        )
     return tuple(devices)
 
 

@@ -34,7 +34,7 @@ class LocalDevice:
     """One device (core) that a backend brought up, in the order of its local index.
 
     Attributes:
-        kind: the field's name for the model, e.g. `cpu`, `TPU v4`.
+        kind: the field's name for the model, e.g. `cpu`, `TPU v4`. What cannot be printed in it becomes `?`.
         core_id: the id the hardware gave, unique in the job, int32; `None` where the hardware has none:
             the merge then assigns the device its position in the job.
         location: physical coordinates, or `None` where the device has none.

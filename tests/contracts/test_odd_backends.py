@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bringup.devices.answers import DEVICES_MAX, checked_devices, checked_health
+from bringup.devices.answers import DEVICES_MAX, KINDS_BYTES_MAX, OddAnswerError, checked_devices, checked_health
 from bringup.devices.base import BackendConfig, CoreLocation, DeviceBackend, Health, LocalDevice
 from bringup.devices.isolation.backend import IsolatedBackend
 from bringup.devices.sim.backend import SimBackend
 from bringup.devices.thread import BackendThread
 from bringup.errors import DeviceInitializationError, PeerFailedError
+from bringup.runtime.machines.kinds import runs_of
+from bringup.transport.codec import CLIENT_MESSAGE_BYTES_MAX, encode
+from bringup.transport.messages import Ready
 
 from .odd_answers import ANSWERS, ERRORS, OddBackend
 from .peers import job_of_peers
@@ -115,6 +118,18 @@ def test_a_kind_is_the_same_for_all_clients_whatever_signs_are_in_it() -> None:
     """Before, client 0 had its own kinds as they were, and the others had them with escapes."""
     (device,) = checked_devices([LocalDevice("NPU\ud800 \x1b[31m2\n\0")])
     assert device == LocalDevice("NPU? ?[31m2??")
+
+
+def test_the_kinds_of_a_client_fit_into_what_it_tells() -> None:
+    """Before, a kind for each of many devices ended the client, and the others heard that its process had died."""
+    for length in (1, 256):
+        kinds = [("a" if index % 2 else "b") * length for index in range(KINDS_BYTES_MAX // (length + 16))]
+        devices = checked_devices(map(LocalDevice, kinds))
+        runs = runs_of(device.kind for device in devices)
+        assert len(encode(Ready(b"d" * 16, runs, ()))) < CLIENT_MESSAGE_BYTES_MAX - 2**16
+        with pytest.raises(OddAnswerError, match="a kind is the name of a model"):
+            checked_devices(map(LocalDevice, [*kinds, "c" * 256]))
+    assert len(checked_devices([LocalDevice("k" * 256)] * DEVICES_MAX)) == DEVICES_MAX
 
 
 def test_a_long_detail_is_cut() -> None:
