@@ -249,7 +249,7 @@ class HeartbeatAck:
     """The coordinator's sign of life.
 
     `missing` lists the clients that have not registered as pairs of first and last id, `steps` those furthest behind.
-    `host` is client 0, once: a client that waits for the others asks it whether it lives.
+    `host` is client 0, in the first: a client that waits for the others asks it whether it lives.
     """
 
     sequence: int

@@ -107,6 +107,10 @@ class CoordinatorDriver:
     async def _drive(self) -> None:
         await drive(self._machine, self._inbox, self._perform, self._clock, lambda: False)
 
+    def introduce(self, host: Register) -> None:
+        """See `CoordinatorMachine.introduce`."""
+        self._machine.introduce(host)
+
     def end(self, verdict: Verdict) -> None:
         """Tell all clients, whatever else works here."""
         for effect in self._machine.end(verdict):

@@ -145,6 +145,7 @@ class CoordinationPeer:
             self._spawn(self._coordinator.run())
             if self._network is not None:
                 address = Address.parse(self.machine.config.coordinator_address)
+                self._coordinator.introduce(self.machine.config.registration(self._link_address(address.host)))
                 self._server = await self._network.serve_coordinator(address, self._coordinator.serve)
         await self._inbox.put(ev.Begin())
         await drive(self.machine, self._inbox, self._perform, self.clock, self._is_over)

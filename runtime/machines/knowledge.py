@@ -87,7 +87,7 @@ class Knowledge:
 
     Attributes:
         formed: the members, once all have registered.
-        host: client 0, once the coordinator has said where it is.
+        host: client 0, once the coordinator has answered.
         acked_at: when the coordinator last answered.
         dial_reason: why the coordinator cannot be reached, or could not.
         link_reason: why the link to the right neighbour cannot be opened yet.

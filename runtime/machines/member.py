@@ -6,11 +6,10 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...transport.messages import HeartbeatAck, MemberInfo, MemberUpdate, Register
-from .knowledge import COORDINATOR
+from ...transport.messages import MemberInfo, MemberUpdate, Register
 from .phases import Phase
 
-__all__ = ["Member", "absent", "link_trouble", "roster"]
+__all__ = ["Member", "absent", "info_of", "link_trouble", "roster"]
 
 _TROUBLES_MAX = 3
 
@@ -34,7 +33,6 @@ class Member:
     reconnects: int = 0
     trouble: str = ""
     _update: MemberUpdate | None = None
-    _knows_host: bool = False
 
     def note(self, phase: str, healthy: bool, health: str) -> bool:
         """Take in what it says of itself; returns whether that is new."""
@@ -49,27 +47,6 @@ class Member:
         self.reconnects += 1
         self._update = None
 
-    def info(self) -> MemberInfo:
-        """Return what the others are told of it once."""
-        r = self.register
-        return MemberInfo(r.client_id, r.address, r.hostname, r.pid, r.incarnation, r.link_address)
-
-    def welcome(self, members: Mapping[int, Member]) -> HeartbeatAck:
-        """Return the answer to its registration.
-
-        Who is missing is said in answer to heartbeats: here it would cost the square of the number of clients.
-        """
-        self._knows_host = False
-        return HeartbeatAck(0, (), (), (), host=self.introduce(members))
-
-    def introduce(self, members: Mapping[int, Member]) -> tuple[MemberInfo, ...]:
-        """Return what it is told of client 0, once, if that has registered."""
-        host = members.get(COORDINATOR)
-        if host is None or self._knows_host:
-            return ()
-        self._knows_host = True
-        return (host.info(),)
-
     def update(self) -> MemberUpdate:
         """Return what the others are told of it: one object for all of them."""
         if self._update is None:
@@ -79,7 +56,12 @@ class Member:
 
 def roster(members: Mapping[int, Member]) -> tuple[MemberInfo, ...]:
     """Return what all are told of all, by client id."""
-    return tuple([members[client_id].info() for client_id in range(len(members))])
+    return tuple([info_of(members[client_id].register) for client_id in range(len(members))])
+
+
+def info_of(r: Register) -> MemberInfo:
+    """Return what the others are told of a client once."""
+    return MemberInfo(r.client_id, r.address, r.hostname, r.pid, r.incarnation, r.link_address)
 
 
 def link_trouble(members: Mapping[int, Member]) -> str:

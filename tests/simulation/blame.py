@@ -26,6 +26,9 @@ __all__ = ["error_is_true", "verdict_is_true"]
 
 _NEVER_EARLY = 1e-9
 _LATE = 0.001
+_REGISTRATION = 1.0
+"""Seconds within which a client has registered where nothing is in its way."""
+
 _REDIALS = 2.0
 """Seconds that a job may lose while connections break again and again."""
 
@@ -193,6 +196,7 @@ def _is_verdict(job: Job, error: PeerFailedError) -> bool:
 def _time_is_up(world: World, process: Process, error: RendezvousTimeoutError, text: str) -> None:
     earliest = min(other.began + other.config.initialization_timeout for other in world.processes)
     assert world.clock.now >= earliest - _NEVER_EARLY, f"{text} too early"
+    _nobody_who_is_missing_could_come(world, process, error, text)
     job = process.job
     if job is not None and job.committed_at is not None:
         at = job.committed_at + world.network.latency.worst
@@ -208,6 +212,21 @@ def _time_is_up(world: World, process: Process, error: RendezvousTimeoutError, t
     age = 2 * world.network.latency.worst + process.config.heartbeat_interval
     present = {client_id for client_id, at in job.taken_in_at.items() if at < world.clock.now - age}
     assert not present & error.missing.keys(), f"{text}; but clients {present & error.missing.keys()} are there"
+
+
+def _nobody_who_is_missing_could_come(world: World, process: Process, error: RendezvousTimeoutError, text: str) -> None:
+    """Check that whoever is missing has had no peace in which to register."""
+    host = world.host
+    if host is None or host.is_stopped:
+        return
+    since = world.clock.now - _REGISTRATION - 8 * world.network.latency.worst
+    for missing in (process, *map(world.current, error.missing)):
+        if missing is None or missing.job is not None or missing.is_stranger:
+            continue
+        has_had_time = max(missing.began, host.began) < since and not missing.dials.outages
+        assert not has_had_time or not is_clean(world, missing, host, since), (
+            f"{text}; but {missing.name} could have come since {since:.6f}"
+        )
 
 
 def _is_held_up(world: World, job: Job, deadline: float) -> bool:

@@ -15,10 +15,16 @@ from bringup.transport.attempts import CONNECT_TIMEOUT, Attempts, Goal, NameReco
 if TYPE_CHECKING:
     from .process import Process
 
-__all__ = ["SLOWLY", "Dial", "Dials"]
+__all__ = ["RESUME_TIMEOUT", "SLOWLY", "SWALLOWED", "Dial", "Dials"]
 
 SLOWLY = "slowly"
 """How a connect may go beside the kinds of trouble: it takes seconds, and works."""
+
+SWALLOWED = "swallowed"
+"""It works, but what is said over it is lost, either way, and its end, too."""
+
+RESUME_TIMEOUT = 2.0
+"""Seconds that a client waits for its session to be taken up over a new connection."""
 
 _ASKED_AGAIN = 1.0
 """Seconds after which the kernel asks once more for a connection."""
@@ -26,12 +32,14 @@ _ASKED_AGAIN = 1.0
 _SLOW_MAX = 2.0
 # What proves a death is not made up here: such a network has no cure.
 _MAY_BE_REFUSED = (Goal.COORDINATOR, Goal.LINK)
+_MAY_BE_SWALLOWED = (Goal.COORDINATOR, Goal.SESSION)
 
 
 class Dials:
     """What one process knows of names, and what is in its way.
 
     Attributes:
+        registration_patience: for how many seconds an answer to the next registration is waited for.
         no_names_until: until when no name can be looked up.
         lookup_seconds: how long a look-up that fails takes.
         troubles: how the next connects go.
@@ -39,7 +47,8 @@ class Dials:
         outages: from when until when no name could be looked up.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, registration_patience: float) -> None:
+        self.registration_patience = registration_patience
         self.no_names_until = 0.0
         self.lookup_seconds = 0.0
         self.troubles: deque[TroubleKind | str] = deque()
@@ -56,6 +65,9 @@ class Dials:
 
 class Dial:
     """The attempts of one process to reach another.
+
+    Attributes:
+        is_swallowed: whether the connection is of no use, though it is made.
 
     Args:
         process: who dials.
@@ -79,6 +91,7 @@ class Dial:
         final: Callable[[Trouble], None] = lambda trouble: None,
     ) -> None:
         self.process = process
+        self.is_swallowed = False
         self._goal = goal
         self._target = target
         self._arrive = arrive
@@ -147,8 +160,16 @@ class Dial:
         trouble = process.dials.troubles.popleft()
         if trouble is TroubleKind.REFUSED and self._goal not in _MAY_BE_REFUSED:
             trouble = TroubleKind.BROKEN
+        if trouble == SWALLOWED and self._goal not in _MAY_BE_SWALLOWED:
+            trouble = TroubleKind.UNANSWERED
         world = process.world
         world.clock.note(process.name, f"dials client {self._target}: {trouble}")
+        if trouble == SWALLOWED:
+            self.is_swallowed = True
+            patience = RESUME_TIMEOUT if self._goal is Goal.SESSION else process.dials.registration_patience
+            process.dials.registration_patience *= 1 if self._goal is Goal.SESSION else 2
+            process.dials.hindrances.append((began, began + patience + 4 * world.network.latency.worst))
+            return self._ask(began)
         seconds = world.network.delay()
         if trouble is TroubleKind.UNANSWERED:
             seconds = CONNECT_TIMEOUT

@@ -6,7 +6,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from bringup.transport.attempts import TroubleKind
+
 from . import bounds
+from .dialling import Dial
 from .network import EVER
 
 if TYPE_CHECKING:
@@ -127,9 +130,12 @@ class OsProcess:
         if self.is_stopped:
             self._note_stop_ends()
         self.is_alive = self.is_stopped = False
+        unseen = [*self._backlog, *self._waiting, *self._unread]
         self._backlog.clear()
         self._waiting.clear()
         self._unread.clear()
+        for dial in (argument for _, arguments in unseen for argument in arguments if isinstance(argument, Dial)):
+            dial.process.later(self.world.network.delay(), dial.fail, TroubleKind.BROKEN)
         for connection in self.connections:
             connection.client_died(with_reset=with_reset)
         for connection in self.served:

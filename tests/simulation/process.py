@@ -70,7 +70,7 @@ class Process(OsProcess):
         self.hosted: Job | None = None
         self.job: Job | None = None
         self.session: Session | None = None
-        self.dials = Dials()
+        self.dials = Dials(config.heartbeat_timeout)
         self.redials = 0
         self.ring_end: RingEnd | None = None
         self.is_over = False

@@ -65,7 +65,7 @@ def run_seed(seed: int, num_clients: int, watch: Callable[[World], None] = lambd
 
 def _struck(world: World, scenario: Scenario) -> Counter[str]:
     names = {"Backend": scenario.backends, "Missing": scenario.missing, "Late": scenario.late}
-    names |= {"Stall": scenario.stallers}
+    names |= {"FirstDials": scenario.first_dials, "Stall": scenario.stallers}
     names |= {"Garble": scenario.garblers, "Stay": scenario.stayers, "DisputedCore": scenario.has_disputed_cores}
     return world.struck + Counter({name: 1 for name, was_drawn in names.items() if was_drawn})
 
@@ -102,6 +102,7 @@ def _live_through_faults(world: World, scenario: Scenario) -> None:
 def _prepare(program: Program, scenario: Scenario, process: Process) -> None:
     program.prepare(process)
     process.backend_seconds = process.world.rng.uniform(0, scenario.backend_max)
+    process.dials.troubles.extend(scenario.first_dials.get(process.client_id, ()))
     trouble = scenario.backends.get(process.client_id)
     if trouble is not None:
         process.backend_seconds, process.backend_error = trouble.seconds, trouble.error

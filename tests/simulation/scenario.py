@@ -9,7 +9,7 @@ from bringup.runtime.machines.phases import Phase
 from bringup.transport.attempts import TroubleKind
 
 from . import faults
-from .dialling import SLOWLY
+from .dialling import SLOWLY, SWALLOWED
 from .faults import Fault
 from .network import EVER, LAN, Latency
 
@@ -24,6 +24,7 @@ _LATENCIES = (
     Latency(0.0001, 0.15),
 )
 _PHASES = (Phase.RENDEZVOUS, Phase.DEVICES, Phase.RING, Phase.MERGE, Phase.COMMIT, Phase.READY, Phase.LEAVING)
+_TROUBLES = (TroubleKind.UNANSWERED, TroubleKind.REFUSED, TroubleKind.BROKEN, SLOWLY, SWALLOWED)
 _WEIGHTS = (2, 1, 2, 2, 2, 6, 2)
 
 
@@ -84,6 +85,7 @@ class Scenario:
 
     Attributes:
         spread: within what time the clients start.
+        first_dials: how the first connects of some clients go.
         missing: the clients that are never started.
         late: those that start late, and when.
         stayers: those that never shut down on their own.
@@ -102,6 +104,7 @@ class Scenario:
     spread: float
     backend_max: float
     backends: dict[int, BackendTrouble] = field(default_factory=dict)
+    first_dials: dict[int, tuple[TroubleKind | str, ...]] = field(default_factory=dict)
     missing: tuple[int, ...] = ()
     late: dict[int, float] = field(default_factory=dict)
     garblers: tuple[int, ...] = ()
@@ -262,10 +265,14 @@ class _Draw:
     def trouble_dials(self) -> None:
         """Mostly where everybody dials: at the beginning, and once the job has formed."""
         rng = self.rng
-        kinds = [TroubleKind.UNANSWERED, TroubleKind.REFUSED, TroubleKind.BROKEN, SLOWLY]
-        troubles = tuple(rng.choice(kinds) for _ in range(rng.choice([1, 1, 2])))
+        troubles = tuple(rng.choice(_TROUBLES) for _ in range(rng.choice([1, 1, 2])))
         clients = self._clients(rng.choice([1, 3, self.num_clients]))
         self.plan(faults.TroubleDials(clients, troubles), self._moment_before_dials())
+
+    def first_dials(self) -> None:
+        """Before the coordinator has heard of them."""
+        troubles = tuple(self.rng.choice([*_TROUBLES, SWALLOWED]) for _ in range(self.rng.choice([1, 1, 2])))
+        self.scenario.first_dials = dict.fromkeys(self._clients(self.rng.choice([1, 3])), troubles)
 
     def lose_names(self) -> None:
         rng = self.rng
@@ -352,6 +359,7 @@ _DRAWS = {
     "BreakConnection": (_Draw.break_connection, 14),
     "BreakLink": (_Draw.break_link, 5),
     "TroubleDials": (_Draw.trouble_dials, 9),
+    "FirstDials": (_Draw.first_dials, 5),
     "LoseNames": (_Draw.lose_names, 6),
     "Restart": (_Draw.restart, 8),
     "Abort": (_Draw.abort, 6),

@@ -42,6 +42,14 @@ class Connection:
         client.connections[self] = None
         host.served[self] = None
 
+    def begin(self, made: Callable[..., None], *arguments: object, is_swallowed: bool) -> None:
+        """Let the client know that it is made, and that be all, where the rest is swallowed."""
+        if is_swallowed:
+            self.up.drop()
+            self.down.end(made, *arguments)
+        else:
+            self.down.put(made, *arguments)
+
     def close_at_client(self) -> None:
         """The client ends it, after what it sent."""
         self.on_lost_at_client = None

@@ -14,6 +14,7 @@ import pytest
 from bringup.runtime.machines import admission, coordinator, suspicions
 from bringup.runtime.machines import events as ev
 from bringup.runtime.machines.coordinator import CoordinatorMachine
+from bringup.runtime.machines.coordinator_watch import CoordinatorWatch
 from bringup.runtime.machines.culprits import Culprit
 from bringup.runtime.machines.detector import Detector
 from bringup.runtime.machines.lag import Lag
@@ -202,7 +203,13 @@ def lose_an_overloaded_coordinator(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PeerMachine, "_ask_due", lambda self: None)
 
 
+def wait_for_the_answer_to_a_registration(patch: pytest.MonkeyPatch) -> None:
+    """A coordinator that took a connection and vanished is waited for to the end."""
+    patch.setattr(CoordinatorWatch, "registration_due", lambda self: float("inf"))
+
+
 PLANTED: tuple[Planting, ...] = (
+    wait_for_the_answer_to_a_registration,
     dial_a_link_once,
     dial_a_refused_link_once,
     take_a_delayed_link_for_a_broken_one,

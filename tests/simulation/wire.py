@@ -13,7 +13,7 @@ from bringup.transport.attempts import Goal, TroubleKind, retry_delay
 from bringup.transport.ports import ProbeOutcome
 
 from .costs import Mail
-from .dialling import Dial
+from .dialling import RESUME_TIMEOUT, Dial
 from .network import EVER
 from .session import Connection, Session
 
@@ -25,7 +25,6 @@ __all__ = ["Wire"]
 
 _HOST = 0
 _REDIAL_DELAY = 0.05
-_RESUME_TIMEOUT = 2.0
 _PROBE_LAG_MAX = 0.5
 """An answer costs an overloaded process little, and waits for nothing."""
 
@@ -76,7 +75,7 @@ class Wire:
             client.later(self.network.delay(), client.tell_peer, ev.DialFailed("connection refused"))
         else:
             dial.worked()
-            host.deliver(self._accept, client, host, tag)
+            host.deliver(self._accept, client, host, tag, dial)
 
     def serve(self) -> None:
         """A coordinator listens now: whoever waits for one finds it at the next attempt."""
@@ -88,14 +87,14 @@ class Wire:
         assert callable(action)
         client.later(self.world.rng.uniform(0, seconds), action, client, *arguments)
 
-    def _accept(self, client: Process, host: Process, tag: ev.Tag) -> None:
+    def _accept(self, client: Process, host: Process, tag: ev.Tag, dial: Dial) -> None:
         if client.gone_at < EVER:
             return None
         if self.world.host is not host:
             return self.dial(client, tag)
         connection = Connection(self.network, client, host)
         connection.on_lost_at_client = lambda _: client.later(_REDIAL_DELAY, self.dial, client, tag)
-        connection.down.put(self._open, connection, tag)
+        connection.begin(self._open, connection, tag, is_swallowed=dial.is_swallowed)
         return host.later(REGISTRATION_TIMEOUT, self._end_strangers, connection)
 
     def _open(self, connection: Connection, tag: ev.Tag) -> None:
@@ -171,7 +170,7 @@ class Wire:
         connection = Connection(self.network, client, host)
         again = partial(client.later, _REDIAL_DELAY, self._redial, client, tag, turn)
         connection.on_lost_at_client = lambda _: again()
-        connection.down.put(self._ask_to_resume, connection, tag, turn)
+        connection.begin(self._ask_to_resume, connection, tag, turn, is_swallowed=dial.is_swallowed)
         return host.later(REGISTRATION_TIMEOUT, self._end_strangers, connection)
 
     def _ask_to_resume(self, connection: Connection, tag: ev.Tag, turn: int) -> None:
@@ -181,7 +180,7 @@ class Wire:
         assert session is not None
         session.leave_client_carrier()
         connection.up.put(self._resume, connection, tag, turn, session.client_ledger.received)
-        return client.later(_RESUME_TIMEOUT, self._ask_no_longer, connection, tag, turn)
+        return client.later(RESUME_TIMEOUT, self._ask_no_longer, connection, tag, turn)
 
     def _resume(self, connection: Connection, tag: ev.Tag, turn: int, received: int) -> None:
         client, host = connection.client, connection.host

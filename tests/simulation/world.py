@@ -110,6 +110,7 @@ class World:
         name = "coordinator" + (f" ({len(self.jobs)})" if self.jobs else "")
         perform = partial(self._perform, process)
         machine = CoordinatorMachine(config)
+        machine.introduce(process.config.registration(process.link_address))
         process.coordinator = Driven(process, machine, perform, name)
         process.hosted = Job(process, config, SimulatedServices(process, machine))
         self.jobs.append(process.hosted)
