@@ -24,6 +24,7 @@ from ...transport.messages import (
 from ...transport.ports import ChannelClosedError, Connection, Network, ProbeOutcome, ProbeResult
 from ..machines import events as ev
 from ..machines.coordinator import CoordinatorMachine
+from ..machines.member import welcome
 from .crash import OnCrash, let_crash
 from .drive import INBOX_MAX, drive
 from .session import Session
@@ -108,8 +109,8 @@ class CoordinatorDriver:
         await drive(self._machine, self._inbox, self._perform, self._clock, lambda: False)
 
     def introduce(self, host: Register) -> None:
-        """See `CoordinatorMachine.introduce`."""
-        self._machine.introduce(host)
+        """Let every client know where client 0 is. To be called before the first is served."""
+        self._machine.welcome = welcome(host)
 
     def end(self, verdict: Verdict) -> None:
         """Tell all clients, whatever else works here."""

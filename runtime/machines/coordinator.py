@@ -46,7 +46,7 @@ from .departures import Departures
 from .detector import Detector
 from .ids import name_ids, pack_ids
 from .lag import Lag
-from .member import Member, absent, info_of, link_trouble, roster
+from .member import Member, absent, link_trouble, roster
 from .news import News
 from .phases import Phase, furthest_behind
 from .preemption import PreemptionAgreement
@@ -90,7 +90,7 @@ class CoordinatorMachine:
         self._leave_deadline: float | None = None
         self._departures = Departures(config.num_clients)
         self._last_word: Verdict | None = None
-        self._welcome = HeartbeatAck(0, (), (), ())
+        self.welcome = HeartbeatAck(0, (), (), ())  # also says where client 0 is, once that is known: see `welcome`
         self._untold: set[int] = set()
         self._gone: set[int] = set()
 
@@ -105,8 +105,7 @@ class CoordinatorMachine:
                     return self._answer_too_late(session, message)
                 if isinstance(message, Register):
                     return self._register(session, message, now)
-                client_id = self._client_of.get(session)
-                if client_id is None:
+                if (client_id := self._client_of.get(session)) is None:
                     return [ev.CloseSession(session)]
                 return self._on_message(self._members[client_id], message, now)
             case ev.SessionEnded(session) if session in self._client_of:
@@ -196,10 +195,6 @@ class CoordinatorMachine:
         """Return whether such a process is a client of this job."""
         return client_id in self._registers and self._registers[client_id].incarnation == incarnation
 
-    def introduce(self, host: Register) -> None:
-        """Let every client know from its first answer on where client 0 is, before that has registered itself."""
-        self._welcome = HeartbeatAck(0, (), (), (), host=(info_of(host),))
-
     def live(self) -> list[int]:
         """Return the clients that are not known to be dead, or to be leaving."""
         return [c for c, m in self._members.items() if c not in self._suspicions.dead and not m.is_leaving]
@@ -226,8 +221,7 @@ class CoordinatorMachine:
         self._packed_missing = None
         self._client_of[session] = register.client_id
         self._detector.heard(register.client_id, now)
-        # Who is missing is said in answer to heartbeats: here it would cost the square of the number of clients.
-        effects: Effects = [ev.Answer((session,), self._welcome)]
+        effects: Effects = [ev.Answer((session,), self.welcome)]
         if len(self._members) == self.config.num_clients:
             self._state = _State.BRINGING_UP
             effects.append(self._to_all(self._formed()))
@@ -241,7 +235,7 @@ class CoordinatorMachine:
         self._client_of[session] = client_id
         self._suspicions.session_resumed(client_id)
         self._detector.heard(client_id, now)
-        effects: Effects = [ev.CloseSession(old), ev.Answer((session,), self._welcome)]
+        effects: Effects = [ev.CloseSession(old), ev.Answer((session,), self.welcome)]
         if self._state is _State.BRINGING_UP:
             effects.append(ev.Answer((session,), self._formed()))
         return effects
@@ -399,7 +393,7 @@ class CoordinatorMachine:
 
     def _ack(self, member: Member, sequence: int, now: float) -> HeartbeatAck:
         missing = self._missing() if self._state is _State.FORMING else ()
-        late = self._detector.overdue(now, _OVERDUE_INTERVALS * self.config.heartbeat_interval)
-        overdue = tuple(Overdue(client_id, age) for client_id, age in late)
+        patience = _OVERDUE_INTERVALS * self.config.heartbeat_interval
+        overdue = tuple(Overdue(client_id, age) for client_id, age in self._detector.overdue(now, patience))
         updates = tuple([self._members[changed].update() for changed in self._news.tell(member.register.client_id)])
         return HeartbeatAck(sequence, missing, overdue, updates, self._steps.furthest_behind(now))

@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...transport.messages import MemberInfo, MemberUpdate, Register
+from ...transport.messages import HeartbeatAck, MemberInfo, MemberUpdate, Register
 from .phases import Phase
 
-__all__ = ["Member", "absent", "info_of", "link_trouble", "roster"]
+__all__ = ["Member", "absent", "link_trouble", "roster", "welcome"]
 
 _TROUBLES_MAX = 3
 
@@ -62,6 +62,14 @@ def roster(members: Mapping[int, Member]) -> tuple[MemberInfo, ...]:
 def info_of(r: Register) -> MemberInfo:
     """Return what the others are told of a client once."""
     return MemberInfo(r.client_id, r.address, r.hostname, r.pid, r.incarnation, r.link_address)
+
+
+def welcome(host: Register) -> HeartbeatAck:
+    """Return the answer to a registration, which says where client 0 is, also before that has registered itself.
+
+    Who is missing is said in answer to heartbeats: here it would cost the square of the number of clients.
+    """
+    return HeartbeatAck(0, (), (), (), host=(info_of(host),))
 
 
 def link_trouble(members: Mapping[int, Member]) -> str:

@@ -208,36 +208,38 @@ def wait_for_the_answer_to_a_registration(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CoordinatorWatch, "registration_due", lambda self: float("inf"))
 
 
-PLANTED: tuple[Planting, ...] = (
-    wait_for_the_answer_to_a_registration,
-    dial_a_link_once,
-    dial_a_refused_link_once,
-    take_a_delayed_link_for_a_broken_one,
-    give_a_coordinator_up_at_the_first_trouble,
-    give_a_suspect_up_at_the_first_trouble,
-    forget_what_a_name_led_to,
-    drop_the_goodbye,
-    take_waits_for_work,
-    take_what_is_unread_for_silence,
-    lose_an_overloaded_coordinator,
-    blame_whoever_is_missed_first_after_a_sleep,
-    blame_the_host_where_all_others_die,
-    judge_before_reading,
-    wait_for_the_steps_of_leavers,
-    forget_to_wait_while_leaving,
-    push_the_verdict_to_all_but_one,
-    forget_the_own_lag,
-    count_one_report_twice,
-    take_an_answer_for_death,
-    take_silence_for_death,
-    let_the_first_leave,
-    lose_what_was_on_its_way,
-    take_in_a_twin,
-    believe_any_table,
-    lose_patience,
-)
+PLANTED: dict[Planting, int] = {
+    wait_for_the_answer_to_a_registration: 11,
+    dial_a_link_once: 11,
+    dial_a_refused_link_once: 59,
+    take_a_delayed_link_for_a_broken_one: 59,
+    give_a_coordinator_up_at_the_first_trouble: 34,
+    give_a_suspect_up_at_the_first_trouble: 22,
+    forget_what_a_name_led_to: 3,
+    drop_the_goodbye: 1,
+    take_waits_for_work: 0,
+    take_what_is_unread_for_silence: 81,
+    lose_an_overloaded_coordinator: 81,
+    blame_whoever_is_missed_first_after_a_sleep: 51,
+    blame_the_host_where_all_others_die: 149,
+    judge_before_reading: 48,
+    wait_for_the_steps_of_leavers: 86,
+    forget_to_wait_while_leaving: 0,
+    push_the_verdict_to_all_but_one: 1,
+    forget_the_own_lag: 104,
+    count_one_report_twice: 0,
+    take_an_answer_for_death: 5,
+    take_silence_for_death: 73,
+    let_the_first_leave: 0,
+    lose_what_was_on_its_way: 318,
+    take_in_a_twin: 108,
+    believe_any_table: 71,
+    lose_patience: 56,
+}
+"""Each with a seed that finds it, or did: whatever changes what is drawn changes which. That one is tried first."""
+
 SEEDS = range(400)
-"""Within which each is found; most take a few. Whatever changes what is drawn changes which."""
+"""Then these are, within which each is found; most take a few dozen."""
 
 
 @cache
@@ -255,10 +257,15 @@ def finds(seed: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
-def test_a_planted_bug_is_found(plant: Planting) -> None:
+@pytest.mark.parametrize(("plant", "known"), PLANTED.items(), ids=[plant.__name__ for plant in PLANTED])
+def test_a_planted_bug_is_found(plant: Planting, known: int) -> None:
+    tried: list[int] = []
     with pytest.MonkeyPatch.context() as patch:
         plant(patch)
-        found = next((seed for seed in SEEDS if finds(seed)), None)
-    assert found is not None, f"{plant.__name__} is not found within {len(SEEDS)} seeds"
-    assert all(is_sound(seed) for seed in range(found + 1))
+        for seed in (known, *SEEDS):
+            tried.append(seed)
+            if finds(seed):
+                break
+        else:
+            pytest.fail(f"{plant.__name__} is not found within {len(SEEDS)} seeds")
+    assert all(map(is_sound, tried))

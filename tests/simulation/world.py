@@ -14,6 +14,7 @@ from bringup.devices.base import CoreLocation, LocalDevice
 from bringup.runtime.drivers.coordinator import TOLD_AT_ONCE
 from bringup.runtime.machines import events as ev
 from bringup.runtime.machines.coordinator import CoordinatorConfig, CoordinatorMachine
+from bringup.runtime.machines.member import welcome
 from bringup.runtime.machines.peer import PeerConfig
 from bringup.transport.messages import CoordinatorMessage, Formed
 
@@ -110,7 +111,7 @@ class World:
         name = "coordinator" + (f" ({len(self.jobs)})" if self.jobs else "")
         perform = partial(self._perform, process)
         machine = CoordinatorMachine(config)
-        machine.introduce(process.config.registration(process.link_address))
+        machine.welcome = welcome(process.config.registration(process.link_address))
         process.coordinator = Driven(process, machine, perform, name)
         process.hosted = Job(process, config, SimulatedServices(process, machine))
         self.jobs.append(process.hosted)

@@ -9,6 +9,7 @@ import pytest
 
 from bringup.runtime.machines import events as ev
 from bringup.runtime.machines.coordinator import CoordinatorConfig, CoordinatorMachine
+from bringup.runtime.machines.member import welcome
 from bringup.runtime.machines.steps import Steps
 from bringup.transport.messages import (
     PROTOCOL_VERSION,
@@ -143,7 +144,7 @@ def test_a_registration_is_answered_at_once_and_the_first_heartbeat_with_who_is_
 
 def test_each_client_is_told_at_first_where_client_0_is() -> None:
     machine, own = CoordinatorMachine(CONFIG), register(0)
-    machine.introduce(own)
+    machine.welcome = welcome(own)
     (ack,) = answers(say(machine, 1, register(1)), HeartbeatAck)
     (host,) = ack.host
     assert (host.client_id, host.link_address, host.incarnation) == (0, own.link_address, own.incarnation)
