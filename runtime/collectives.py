@@ -27,6 +27,8 @@ __all__ = ["all_reduce", "all_reduce_blocking"]
 
 Array = npt.NDArray[Any]
 
+_OPS = ("sum", "mean", "prod", "min", "max")
+
 _LARGE_BYTES = 1024 * 1024
 """From this size on, an event loop does not wait for a copy."""
 
@@ -44,6 +46,8 @@ class _Reduction:
         self._outs = None if out is None else _outs_of(array, given, out)
         self._out = out
         self._divisor = num_clients if op == "mean" else None
+        if not isinstance(op, str) or op not in _OPS:
+            raise ConfigurationError(f"all_reduce has no op {op!r}; it has {', '.join(_OPS)}")
         self._packing = Packing("sum" if op == "mean" else op, given)
         if op == "mean":
             _check_mean(given)

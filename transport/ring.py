@@ -83,6 +83,7 @@ class Ring:
         self._outgoing = outgoing
         self._on_half_way = on_half_way
         self._number = 0
+        self._of_bring_up = 0
         self._is_broken = False
         self._turns = Turns(self._break_off)
 
@@ -103,6 +104,15 @@ class Ring:
     def end(self, error: Callable[[], BaseException]) -> None:
         """Let all calls, those that wait and those to come, raise what `error` makes. Idempotent."""
         self._turns.end(error)
+
+    def begin_program(self) -> None:
+        """Count the collectives from here on as a program that calls them does: the first one is 1."""
+        self._of_bring_up = self._turns.called
+
+    @property
+    def of_bring_up(self) -> int:
+        """How many collectives the bring-up took, on every client as many: the program's own are those beyond."""
+        return self._of_bring_up
 
     def stop_after(self, last: int, error: Callable[[int], BaseException]) -> None:
         """Let all calls beyond the `last`-th raise; see `Turns.stop_after`."""
@@ -189,8 +199,9 @@ class Ring:
         if last > 0 and (self._rank + 1) % self._size != last:
             await self._send_frame(agreement, totals)
         if not agreement.agreed:
+            number = self._number - self._of_bring_up
             raise CollectiveMismatchError(
-                f"clients called different collectives (collective {self._number} of this job): {agreement.text}. "
+                f"clients called different collectives (collective {number} of this job): {agreement.text}. "
                 "All clients must call the same collectives in the same order."
             )
         return totals

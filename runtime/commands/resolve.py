@@ -61,8 +61,7 @@ def resolve(
         click.echo(json.dumps(spec.to_json() | ({"options": options} if with_options else {}), indent=2))
     else:
         _print(spec, options, Console(highlight=False))
-    for name, closest in unknown_variables(os.environ).items():
-        text = f"{name} is no variable that bringup reads, and has no effect: the closest is {closest}"
+    for text in unknown_variables(os.environ).values():
         click.echo(f"bringup: {text}", err=True)
 
 

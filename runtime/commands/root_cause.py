@@ -89,7 +89,7 @@ def _describe_root(root: Ended, ended: Sequence[Ended], host: str) -> list[str]:
     if told is not None and told.missing:
         there = "was still in initialize()" if root.state else "had not called initialize()"
         return [f"{who} did not come to the job: it {there}" + ("" if root.was_asked else f", and ended {how}")]
-    if told is not None and root.was_asked:
+    if told is not None and (root.was_asked or _is_consequence(root)):  # each blames another: not by how it ended
         return [f"{who} failed first: {told.cause.splitlines()[0] if told.cause else told.text}"]
     shown = () if root.returncode < 0 else root.last_lines
     return [f"{who} failed first, {how}", *(f"  {line}" for line in shown)]

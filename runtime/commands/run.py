@@ -50,9 +50,10 @@ def run(num_clients: int, grace: float | None, command: tuple[str, ...]) -> None
     started and left behind is ended too.
     """
     if shutil.which(command[0]) is None:
-        click.echo(
-            f"bringup: command not found: {command[0]!r}; give a file that can be run, or a name on PATH", err=True
-        )
+        advice = "give a file that can be run, or a name on PATH"
+        if command[0] == "-m" or command[0].endswith(".py"):
+            advice = f"a Python program is run by `-- python {command[0]} ...`"
+        click.echo(f"bringup: command not found: {command[0]!r}; {advice}", err=True)
         sys.exit(_NOT_FOUND)
     sys.exit(asyncio.run(_run(command, num_clients, grace)).exit_status)
 

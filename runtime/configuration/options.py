@@ -11,7 +11,7 @@ from ...errors import ConfigurationError
 from ...transport.addresses import Address
 from .settings import Origin, Setting, as_address, as_choice, as_duration, as_flag, as_host, as_integer, as_text
 
-__all__ = ["OptionOverrides", "Options", "UnhealthyAction", "option_settings", "refuse_unavailable"]
+__all__ = ["UNAVAILABLE", "OptionOverrides", "Options", "UnhealthyAction", "option_settings", "refuse_unavailable"]
 
 UnhealthyAction = Literal["report", "fail"]
 
@@ -134,21 +134,24 @@ def option_settings(
     return {name: _setting(name, options, overrides, environ) for name in _READERS}
 
 
+UNAVAILABLE = {
+    "status_address": "a status page",
+    "token": "tokens",
+    "token_file": "tokens",
+    "tls_ca": "TLS",
+    "tls_cert": "TLS",
+    "tls_key": "TLS",
+}
+"""The options that this version knows the names of and cannot do."""
+
+
 def refuse_unavailable(settings: Mapping[str, Setting]) -> None:
     """Refuse what this version knows the names of and cannot do: nobody may believe that a token protects them.
 
     Raises:
         ConfigurationError: one of them is set.
     """
-    lacking = {
-        "status_address": "a status page",
-        "token": "tokens",
-        "token_file": "tokens",
-        "tls_ca": "TLS",
-        "tls_cert": "TLS",
-        "tls_key": "TLS",
-    }
-    for name, feature in lacking.items():
+    for name, feature in UNAVAILABLE.items():
         if settings[name].is_set:
             raise settings[name].error(f"asks for {feature}, which this version of bringup does not have yet: unset it")
 

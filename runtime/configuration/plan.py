@@ -71,8 +71,8 @@ def make_plan(
         ConfigurationError: one of them is wrong, or they do not fit together.
     """
     resolved = Options.resolve(options, overrides, environ)
-    for name, closest in unknown_variables(environ).items():
-        _log.warning("%s is no variable that bringup reads, and has no effect: the closest is %s", name, closest)
+    for text in unknown_variables(environ).values():
+        _log.warning("%s", text)
     job = resolve_job(
         jobs=jobs,
         client_id=client_id,

@@ -8,9 +8,12 @@ from dataclasses import fields
 
 from ...devices.registry import offered_types
 from ..process_report import LAUNCHER
-from .options import Options
+from .options import UNAVAILABLE, Options
 
 __all__ = ["VARIABLES", "unknown_variables"]
+
+_ARGUMENTS = ("on_failure", "reset", "local_device_ids", "num_logical_cpu_devices", "device_type")
+_CLOSE = 0.7
 
 _PREFIX = "BRINGUP_"
 
@@ -35,7 +38,7 @@ VARIABLES = frozenset(
 
 
 def unknown_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that begin with `BRINGUP_` and have no effect, each with the closest name that has one.
+    """Return the variables that begin with `BRINGUP_` and have no effect, each with a sentence that says so.
 
     Those that begin with `BRINGUP_<TYPE>_` are the settings of a backend that an installed distribution offers.
     """
@@ -43,4 +46,15 @@ def unknown_variables(environ: Mapping[str, str]) -> dict[str, str]:
     if strange:
         of_backends = tuple(f"{_PREFIX}{device_type}_" for device_type in offered_types())
         strange = [name for name in strange if not name.startswith(of_backends)]
-    return {name: difflib.get_close_matches(name, VARIABLES, n=1, cutoff=0.0)[0] for name in strange}
+    return {name: f"{name} is no variable that bringup reads, and has no effect{_advice(name)}" for name in strange}
+
+
+def _advice(name: str) -> str:
+    argument = name.removeprefix(_PREFIX).lower()
+    if argument in _ARGUMENTS:
+        return f": {argument} is an argument of initialize() only"
+    offered = [known.removeprefix(_PREFIX) for known in VARIABLES if known[len(_PREFIX) :].lower() not in UNAVAILABLE]
+    closest = difflib.get_close_matches(name.removeprefix(_PREFIX), offered, n=1, cutoff=_CLOSE)
+    return (
+        f": the closest is {_PREFIX}{closest[0]}" if closest else ": `bringup resolve` shows the options that there are"
+    )

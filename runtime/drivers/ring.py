@@ -98,6 +98,7 @@ class RingDriver:
                 share_devices=config.share_devices,
                 allow_empty=allow_empty,
             )
+            self.ring.begin_program()
             await self._inbox.put(ev.Merged(effect.tag, table))
         except BringupError as error:
             await self._inbox.put(ev.MergeFailed(effect.tag, error))
@@ -105,7 +106,9 @@ class RingDriver:
     def stop_after(self, leaver: MemberInfo, collectives: int) -> None:
         """Let all collectives that a client which leaves does not come to fail, and not the job."""
         own = self._config.client_id
-        self.ring.stop_after(collectives, lambda number: collective_without(leaver, collectives, own, number))
+        before = self.ring.of_bring_up
+        last = max(collectives - before, 0)
+        self.ring.stop_after(collectives, lambda number: collective_without(leaver, last, own, number - before))
 
     def end(self, error: BaseException) -> None:
         """Let all collectives, those that wait and those to come, raise `error`. Idempotent."""

@@ -106,21 +106,20 @@ def collective_without(leaver: MemberInfo, collectives: int, client_id: int, num
 
     Args:
         leaver: who is leaving.
-        collectives: how many it has called.
+        collectives: how many its program has called.
         client_id: whose call this is.
-        number: which of its collectives that is.
+        number: which of its program's collectives that is.
     """
-    cause = f"it is leaving the job (shutdown) after collective {collectives}"
+    leaves = "is leaving the job (shutdown)" + (f" after collective {collectives}" if collectives else "")
+    waits = f"client {client_id} waits in collective {number}"
     return PeerFailedError(
-        f"client {leaver.client_id} ({leaver.hostname}, {leaver.address}) is leaving the job (shutdown) after "
-        f"collective {collectives}; client {client_id} waits in collective {number}. Let every client call "
-        "as many as the others "
-        "before it shuts down.",
+        f"client {leaver.client_id} ({leaver.hostname}, {leaver.address}) {leaves}; {waits}. Let every client call "
+        "as many as the others before it shuts down.",
         client_id=leaver.client_id,
         address=leaver.address,
         host=leaver.hostname,
         phase=Phase.LEAVING,
-        cause=cause,
+        cause=f"it {leaves}, and {waits}",
     )
 
 

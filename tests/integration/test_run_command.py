@@ -215,6 +215,13 @@ def test_a_command_that_is_not_there() -> None:
     assert done.stderr.startswith(b"bringup: command not found: 'no-such-command'")
 
 
+@pytest.mark.parametrize("word", ["train.py", "-m"])
+def test_a_program_of_python_without_python_in_front(word: str) -> None:
+    done = run("-n", "2", "--", word, "train")
+    assert done.returncode == 127
+    assert f"is run by `-- python {word} ...`" in done.stderr.decode()
+
+
 def test_a_command_that_cannot_be_run(tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text("#!/no/such/interpreter\n")

@@ -75,6 +75,12 @@ def test_of_several_that_failed_by_themselves_the_first_is_the_root() -> None:
     assert lines[-1] == "client 1 failed, too, with ValueError: late; client 2 failed, too, with status 3"
 
 
+def test_one_that_all_blame_and_that_blames_another_is_described_in_their_words() -> None:
+    left = "it is leaving the job (shutdown) after collective 7, and client 0 waits in collective 8"
+    _, lines = said(ended(1, report=blames(2)), ended(0, report=blames(1, cause=left)), ended(2, report=blames(1)))
+    assert lines[0] == f"client 1 (process 101 on host-a) failed first: {left}"
+
+
 @pytest.mark.parametrize(
     ("culprit", "others", "first_line"),
     [

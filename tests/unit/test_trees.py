@@ -23,6 +23,12 @@ def reduced(array: Any, op: str = "sum", out: Any = None, clients: int = 1) -> A
     return reduction.result(reduction.contribution.buffers)
 
 
+@pytest.mark.parametrize("op", ["avg", None])
+def test_an_op_that_there_is_not_is_answered_with_all_that_there_are(op: Any) -> None:
+    with pytest.raises(bringup.ConfigurationError, match=r"no op .*; it has sum, mean, prod, min, max$"):
+        reduced(ONES, op)
+
+
 @pytest.mark.parametrize(
     "tree",
     [

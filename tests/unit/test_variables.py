@@ -29,10 +29,23 @@ def test_every_variable_in_the_source_is_known() -> None:
 
 def test_a_misspelt_one_has_the_closest_name() -> None:
     environ = {"BRINGUP_HEARTBEAT_TIMOUT": "3", "BRINGUP_JOB": "a:1", "HOME": "/", "BRINGUPS": "x"}
+    none = "is no variable that bringup reads, and has no effect"
     assert unknown_variables(environ) == {
-        "BRINGUP_HEARTBEAT_TIMOUT": "BRINGUP_HEARTBEAT_TIMEOUT",
-        "BRINGUP_JOB": "BRINGUP_JOBS",
+        "BRINGUP_HEARTBEAT_TIMOUT": f"BRINGUP_HEARTBEAT_TIMOUT {none}: the closest is BRINGUP_HEARTBEAT_TIMEOUT",
+        "BRINGUP_JOB": f"BRINGUP_JOB {none}: the closest is BRINGUP_JOBS",
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("BRINGUP_ON_FAILURE", "on_failure is an argument of initialize() only"),
+        ("BRINGUP_TOKENS", "`bringup resolve` shows the options that there are"),
+        ("BRINGUP_QUUX", "`bringup resolve` shows the options that there are"),
+    ],
+)
+def test_no_name_is_proposed_that_would_not_do(name: str, advice: str) -> None:
+    assert unknown_variables({name: "1"})[name].endswith(f"has no effect: {advice}")
 
 
 def test_backends_of_other_distributions_have_settings_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
