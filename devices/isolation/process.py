@@ -173,7 +173,9 @@ class BackendProcess:
         self._output.wait_end(_LAST_WORDS)
         if status == 0 and signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
             return ProcessEndedError("ended, how is not known, as the client process ignores SIGCHLD,")
-        if status >= 0:
+        if status == 0:  # Python's word for it, too, where somebody else has waited for it
+            return ProcessEndedError("ended with status 0 (or was waited for by other code of the client process)")
+        if status > 0:
             return ProcessEndedError(f"ended with status {status}")
         try:
             name = signal.Signals(-status).name

@@ -145,6 +145,15 @@ def test_an_end_that_nobody_can_know_is_not_said_to_be_in_order() -> None:
     assert "ended, how is not known, as the client process ignores SIGCHLD, during start" in done.stdout
 
 
+def test_an_end_that_other_code_has_waited_for_is_not_said_to_be_in_order(native: Native) -> None:
+    """Before, a process that was killed "ended with status 0"."""
+    backend = native()
+    backend.start()
+    os.kill(pid_of(backend), signal.SIGKILL)
+    os.waitpid(pid_of(backend), 0)
+    assert "or was waited for by other code of the client process" in backend.check_health().detail
+
+
 def test_an_interpreter_within_a_script_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before, the process ended without a word, as the client was not its parent."""
     script = tmp_path / "python"
