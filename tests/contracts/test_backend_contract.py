@@ -9,7 +9,7 @@ import sys
 import textwrap
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -69,6 +69,19 @@ class TestGpu(Registered):
 @needs("JAX")
 class TestJax(Registered):
     device_type = "JAX"
+
+
+PAGE = (Path(__file__).parents[2] / "docs/backends.md").read_text()
+
+
+class TestTheBackendOfThePage(BackendContract):
+    device_type = "NPU"
+
+    def make_backend(self, config: BackendConfig) -> DeviceBackend:
+        names: dict[str, Any] = {}
+        exec(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0], names)
+        backend: DeviceBackend = names["NpuBackend"](config)
+        return backend
 
 
 BROKEN = """
