@@ -1,4 +1,4 @@
-"""The merge of core ids: two all-reduces around the ring, as DTensor's TPU initialisation does one."""
+"""The merge of core ids: two all-reduces around the ring, where DTensor's TPU initialisation has one."""
 
 from __future__ import annotations
 

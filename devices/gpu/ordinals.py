@@ -1,4 +1,4 @@
-"""The GPUs that CUDA shows this process, by its own numbers, for those who drive them in another way than this package.
+"""The UUIDs of the GPUs that CUDA shows this process, in CUDA's order, for backends that use CUDA through jax.
 
 Asked of the driver's library itself: who uses jax need not have the packages of the GPU backend.
 """

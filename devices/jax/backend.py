@@ -12,7 +12,7 @@ from typing import Any
 from ...errors import BringupError, ConfigurationError, DeviceInitializationError, DeviceNotFoundError
 from ..base import BackendConfig, Discovery, Health, LocalDevice
 from ..selection import select_local_devices
-from ..texts import text_of
+from ..texts import said
 from .check import JaxCheck, health_by
 from .devices import describe_devices, local_devices_of, refuse_megacore
 from .gpus import JaxGpus
@@ -167,7 +167,7 @@ class JaxBackend:
 
     def _failure(self, error: Exception) -> DeviceInitializationError:
         platforms = self._config.environment.get(_PLATFORMS, "")
-        cause = _said(error)
+        cause = " ".join(said(error).split())
         return DeviceInitializationError(
             f"client {self._config.client_id}: jax did not bring its devices up: {cause}. {_PLATFORMS} is "
             f"{repr(platforms) if platforms else 'not set'}: check that jax is installed for that platform "
@@ -182,11 +182,6 @@ def _is_installed() -> bool:
         return "jax" in sys.modules or importlib.util.find_spec("jax") is not None
     except ValueError:  # a module without a spec was put there
         return False
-
-
-def _said(error: Exception) -> str:
-    text = " ".join(text_of(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _list(names: Sequence[str]) -> str:
