@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, get_args
@@ -28,6 +29,8 @@ from ..machines.member import welcome
 from .crash import OnCrash, let_crash
 from .drive import INBOX_MAX, drive
 from .session import Session
+
+_log = logging.getLogger("bringup")
 
 __all__ = ["LATECOMERS_TIMEOUT", "SURVIVORS_TIMEOUT", "CoordinatorDriver"]
 
@@ -185,6 +188,24 @@ class CoordinatorDriver:
         turn = await session.take_over()
         return await self._carry(number, session, connection, turn, session.take(first))
 
+    def _log_refusal(self, sessions: tuple[int, ...], refusal: Refused) -> None:
+        """Say on client 0, too, what the one refused raises: the others wait for it, and time out without a reason."""
+        # Of its list only a digest is known here.
+        what = (
+            " differ between the two"
+            if refusal.field == "jobs"
+            else f" is {refusal.yours} there and {refusal.ours} here"
+        )
+        for number in sessions:
+            client_id, _ = self._keys.get(number, (-1, 0))
+            _log.warning(
+                "client 0 refused client %d: %s%s. %s",
+                client_id,
+                refusal.field,
+                what,
+                refusal.detail,
+            )
+
     async def _resume(self, resume: Resume, connection: Connection) -> None:
         number = self._number_of.get((resume.client_id, resume.incarnation), 0)
         session = self._sessions.get(number)
@@ -239,6 +260,8 @@ class CoordinatorDriver:
             case ev.Answer(sessions, Formed() as formed):
                 self._begin(self._tell_in_turn(sessions, formed))
             case ev.Answer(sessions, message):
+                if isinstance(message, Refused):
+                    self._log_refusal(sessions, message)
                 for number in sessions:
                     if (session := self._sessions.get(number)) is not None:
                         session.put(message)

@@ -25,6 +25,16 @@ def test_a_missing_client_is_named_at_the_deadline() -> None:
         assert 2.0 <= error.at - began < 3.5
 
 
+def test_client_0_says_whom_it_refused_as_the_others_wait_for_it() -> None:
+    with LocalJob(2) as job:
+        job.start([0])
+        job.start([1], BRINGUP_JOBS=f"{job.jobs[0]},127.0.0.1:1")
+        first, other = job.call("initialize", device_type="SIM", initialization_timeout=2.0)
+        assert other.error().error == "RegistrationRefusedError"
+        assert first.error().error == "RendezvousTimeoutError"
+        assert "bringup: client 0 refused client 1: jobs differ between the two" in job.clients[0].log
+
+
 def test_a_missing_coordinator_is_named_at_the_deadline() -> None:
     with LocalJob(3) as job:
         job.start([1, 2])
