@@ -238,13 +238,13 @@ class Client:
 
     async def _main(self) -> None:
         watcher = asyncio.create_task(self._watch_failure())
-        loops = asyncio.create_task(self.services.watch_loops())
+        loops = asyncio.create_task(self._go_on_without(self.services.watch_loops()))
         progress: asyncio.Task[None] | None = None
         try:
             self.peer = self._make_peer()
             if self._abort_error is not None:
                 self.peer.abort(self._abort_error)
-            progress = asyncio.create_task(show_progress(self.peer, self.settled))
+            progress = asyncio.create_task(self._go_on_without(show_progress(self.peer, self.settled)))
             await self.peer.run()
         except BringupError as error:
             self.failed.set(error)
@@ -252,6 +252,13 @@ class Client:
             for task in (watcher, loops, progress):
                 if task is not None and not task.done():
                     task.cancel()
+
+    async def _go_on_without(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do what the job can live without: an exception is logged once, and ends nothing else."""
+        try:
+            await work
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            crash_error(self.job.client_id, error)
 
     def _abort(self, error: BaseException) -> None:
         if self.peer is not None:  # else it is just starting, and finds the error when there is one
@@ -268,7 +275,10 @@ class Client:
 
     async def _watch_failure(self) -> None:
         await self.failed.wait()
-        self._end_calls()
+        try:
+            self._end_calls()
+        except Exception as error:  # noqa: BLE001 - the program is to hear of the failure all the same
+            crash_error(self.job.client_id, error)
         self._take_failure()
 
     def _take_failure(self) -> None:

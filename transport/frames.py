@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass
 
@@ -12,6 +13,9 @@ _MAGIC = b"brng"
 _HEADER = struct.Struct("!4s?IQQ")
 HEADER_BYTES = _HEADER.size
 TEXT_BYTES_MAX = 4096
+_BETWEEN = {", ", "]", ")", "}"}
+# A key of a dict, an array, what lies between two children, anything else.
+_TOKEN = re.compile(r"""'(?:[^'\\]|\\.)*': |"(?:[^"\\]|\\.)*": |-?\d+: |\w+\[[\d, ]*\]|, |.""")
 
 
 class MalformedFrameError(Exception):
@@ -41,10 +45,47 @@ class Agreement:
         Where the first client did not take part there is no agreement, whatever the others called.
         """
         if self.agreed:
-            return self if call == self.text else Agreement(False, f"client 0 called {self.text}; {_said(rank, call)}")
+            if call == self.text:
+                return self
+            where = first_difference(self.text, call)
+            return Agreement(False, f"{f'{where}: ' if where else ''}{_said(0, self.text)}; {_said(rank, call)}")
         longer = f"{self.text}; {_said(rank, call)}"
         is_news = not self.text.endswith(f"called {call}") and len(longer.encode()) <= TEXT_BYTES_MAX
         return Agreement(False, longer) if is_news else self
+
+
+def first_difference(one: str, other: str) -> str:
+    """Return at which leaf two calls on trees first differ, and how; nothing where that does not show."""
+    path: list[str | int] = []
+    (head, _, first), (other_head, _, second) = one.partition(", "), other.partition(", ")
+    if head != other_head or first[:1] not in ("{", "[", "("):
+        return ""
+    for token, beside in zip(_TOKEN.findall(first), _TOKEN.findall(second), strict=False):
+        if token != beside:
+            return _difference(path, token, beside)
+        if token in ("{", "[", "("):
+            path.append(0)
+        elif token in (")", "]", "}"):
+            path.pop()
+        elif token.endswith(": ") and path:
+            path[-1] = token[:-2]
+        elif token == ", " and path and isinstance(path[-1], int):
+            path[-1] += 1
+        if not path:
+            return ""
+    return ""
+
+
+def _difference(path: list[str | int], token: str, beside: str) -> str:
+    if token in _BETWEEN or beside in _BETWEEN:
+        return f"they differ after {_named(path)}" if {token, beside} < _BETWEEN else ""
+    if token.endswith(": ") and beside.endswith(": "):
+        return f"they differ in the keys at {_named(path[:-1])}: {token[:-2]} and {beside[:-2]}"
+    return f"they differ at {_named(path)}: {token} and {beside}" if len(token) > 1 < len(beside) else ""
+
+
+def _named(path: list[str | int]) -> str:
+    return "".join(f"[{key}]" for key in path) or "the top"
 
 
 def _said(rank: int, call: str) -> str:

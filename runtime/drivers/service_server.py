@@ -111,7 +111,10 @@ class ServiceServer:
 
     def leave(self, client_id: int) -> None:
         """Take in that a client leaves the job."""
-        self._tell(self._machine.leave(client_id, self._clock()))
+        try:
+            self._tell(self._machine.leave(client_id, self._clock()))
+        except Exception as error:  # noqa: BLE001 - others may wait for the leaver
+            self.on_crash(error)
 
     def close(self) -> None:
         """Serve nobody any more."""

@@ -37,7 +37,7 @@ PATIENCE = 5.0
 # In which objects of which clients, and in what they are asked to do.
 PEER = [(PeerMachine, name) for name in ("handle", "wake", "deadline")]
 COORDINATOR = [(CoordinatorMachine, name) for name in ("handle", "deadline")]
-SERVICES = [(Services, name) for name in ("handle", "wake", "deadline")]
+SERVICES = [(Services, name) for name in ("handle", "wake", "deadline", "leave")]
 DRIVERS: list[tuple[type, str]] = [
     (CoordinationPeer, "_perform"),
     (CoordinationPeer, "_start_backend"),

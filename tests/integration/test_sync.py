@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 
 import bringup
+from bringup.runtime import client
 from bringup.runtime.blocking import SyncSystem
+from bringup.runtime.services import ServiceClient
 from bringup.testing.fake import FakeJob
 from bringup.testing.job import LocalJob, free_ports
 
@@ -203,6 +205,20 @@ def test_out_takes_the_result() -> None:
             system.all_reduce(["text"])
         with pytest.raises(bringup.ConfigurationError, match="xor"):
             system.all_reduce([1], op="xor")
+
+
+@pytest.mark.parametrize("part", ["show_progress", "watch_loops"])
+def test_what_a_job_can_live_without_ends_nothing_and_is_logged_where_it_raises(
+    part: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(*_: object) -> None:
+        raise AssertionError("injected")
+
+    monkeypatch.setattr(client if part == "show_progress" else ServiceClient, part, broken)
+    with bringup.sync.initialize("SIM", **ONE) as system:
+        assert system.all_reduce([1]).tolist() == [1]
+    logged = [record for record in caplog.records if record.exc_info and "injected" in str(record.exc_info[1])]
+    assert len(logged) == 1
 
 
 def _python(code: str, **environment: str) -> subprocess.Popen[str]:
