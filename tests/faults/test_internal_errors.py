@@ -1,4 +1,4 @@
-"""Processes whose runtime raises what nobody expected, or whose user interrupts a collective: all end with the cause."""
+"""Real processes: a runtime that raises what nobody expected, and Ctrl-C in a collective, end all with the cause."""
 
 from __future__ import annotations
 

@@ -9,12 +9,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
 import bringup
-from bringup.runtime import client
+from bringup.runtime import client, collectives
 from bringup.runtime.blocking import SyncSystem
 from bringup.runtime.services import ServiceClient
 from bringup.testing.fake import FakeJob
@@ -205,6 +206,32 @@ def test_out_takes_the_result() -> None:
             system.all_reduce(["text"])
         with pytest.raises(bringup.ConfigurationError, match="xor"):
             system.all_reduce([1], op="xor")
+
+
+def test_a_loop_does_not_copy_large_arrays_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+
+    class Reduction(collectives._Reduction):
+        def __init__(self, *arguments: Any) -> None:
+            threads.append(threading.get_ident())
+            super().__init__(*arguments)
+
+        def result(self, totals: Any) -> Any:
+            threads.append(threading.get_ident())
+            return super().result(totals)
+
+    monkeypatch.setattr(collectives, "_Reduction", Reduction)
+
+    async def reduce() -> None:
+        async with bringup.initialize("SIM", **ONE) as system:
+            large = {"w": np.ones((1024, 512), np.float32).T, "b": [np.ones(3)]}
+            total = await system.all_reduce(large, op="mean")
+            assert (total["w"] == large["w"]).all()
+            assert threading.get_ident() not in threads
+            await system.all_reduce({"b": [np.ones(3)]})
+            assert threads[2:] == [threading.get_ident()] * 2
+
+    asyncio.run(reduce())
 
 
 @pytest.mark.parametrize("part", ["show_progress", "watch_loops"])
