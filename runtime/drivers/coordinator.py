@@ -32,7 +32,7 @@ from .session import Session
 
 _log = logging.getLogger("bringup")
 
-__all__ = ["LATECOMERS_TIMEOUT", "SURVIVORS_TIMEOUT", "CoordinatorDriver"]
+__all__ = ["FLUSH_TIMEOUT", "LATECOMERS_TIMEOUT", "SURVIVORS_TIMEOUT", "CoordinatorDriver"]
 
 REGISTRATION_TIMEOUT = 5.0
 """Seconds that a new connection has to say whose session it carries."""
@@ -46,7 +46,9 @@ LATECOMERS_TIMEOUT = 1.0
 SURVIVORS_TIMEOUT = 0.1
 """The same where another client failed: the user of this one is to hear of that at once, too."""
 
-_FLUSH_TIMEOUT = 1.0
+FLUSH_TIMEOUT = 1.0
+"""Seconds that all have to hear why the job has failed, and the machine to take in what has come."""
+
 TOLD_AT_ONCE = 32
 """Clients that are told at once what is large."""
 
@@ -89,7 +91,7 @@ class CoordinatorDriver:
         self._number_of: dict[tuple[int, int], int] = {}
         self._numbers = itertools.count(1)
         self._acted = asyncio.Event()
-        self._connections: set[asyncio.Task[None]] = set()
+        self._carriers: set[asyncio.Task[None]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._has_ended = asyncio.Event()
 
@@ -120,17 +122,18 @@ class CoordinatorDriver:
         for effect in self._machine.end(verdict):
             self._perform(effect)
 
-    async def close(self, latecomers_timeout: float) -> None:
+    async def close(self, flush_timeout: float, latecomers_timeout: float) -> None:
         """Let the machine take in what has come so far, then everybody hear what it has to say. Bounded.
 
-        A job that failed has clients that are about to come, or to come back. With a `latecomers_timeout` of 0 they
-        find nobody there, and wait for the whole of their patience, or take the coordinator for dead.
+        Clients that are not dismissed within `flush_timeout` take the coordinator for dead. A job that failed has
+        clients that are about to come, or to come back: with a `latecomers_timeout` of 0 they find nobody there, and
+        wait for the whole of their patience, or take the coordinator for dead.
         """
         await self._take_in()
         for session in self._sessions.values():
-            session.finish()
-        if self._connections:
-            await asyncio.wait(self._connections, timeout=_FLUSH_TIMEOUT)
+            session.finish(flush_timeout)
+        if self._carriers:
+            await asyncio.wait(self._carriers, timeout=flush_timeout)
         if latecomers_timeout > 0:
             await self._tell_latecomers(latecomers_timeout)
         if not self._has_ended.is_set():
@@ -140,7 +143,7 @@ class CoordinatorDriver:
         """Wait until the machine has taken in what has come so far, or takes nothing in any more."""
         waiting = [asyncio.ensure_future(self._inbox.join()), asyncio.ensure_future(self._has_ended.wait())]
         try:
-            await asyncio.wait(waiting, timeout=_FLUSH_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waiting, timeout=FLUSH_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for one in waiting:
                 one.cancel()
@@ -157,9 +160,6 @@ class CoordinatorDriver:
 
     async def serve(self, connection: Connection) -> None:
         """Serve one connection until it ends; called once for each."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._connections.add(task)
         try:
             await self._serve(connection)
         except (ChannelClosedError, TimeoutError):
@@ -167,7 +167,6 @@ class CoordinatorDriver:
         except Exception as error:  # noqa: BLE001 - a network would drop it, and the client would wait
             self.on_crash(error)
         finally:
-            self._connections.discard(task)
             await connection.close()
 
     async def _serve(self, connection: Connection) -> None:
@@ -234,6 +233,10 @@ class CoordinatorDriver:
     ) -> None:
         """Carry a session over a connection; the machine hears of its end, also where gRPC cancels this."""
         reason: str | None = _BROKEN
+        task = asyncio.current_task()
+        assert task is not None
+        self._carriers.add(task)
+        task.add_done_callback(self._carriers.discard)
         try:
             await beginning
             reason = await session.carry(connection, turn)

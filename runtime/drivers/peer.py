@@ -29,7 +29,7 @@ from ..latch import Latch, first_set
 from ..machines import events as ev
 from ..machines.knowledge import COORDINATOR
 from ..machines.peer import PeerMachine
-from .coordinator import LATECOMERS_TIMEOUT, SURVIVORS_TIMEOUT, CoordinatorDriver
+from .coordinator import FLUSH_TIMEOUT, LATECOMERS_TIMEOUT, SURVIVORS_TIMEOUT, CoordinatorDriver
 from .crash import crash_error, own_verdict
 from .dialler import Dialler
 from .drive import INBOX_MAX, drive
@@ -167,7 +167,9 @@ class CoordinationPeer:
             last.callback(self.parted.set, None)
             was_heard = await self._dialler.say_last_words()
             if self._coordinator is not None:
-                await self._coordinator.close(self._latecomers_timeout if was_heard else 0.0)
+                # In a job that ends in order nobody waits for an error, and whoever is not dismissed has one.
+                flush_timeout = self.machine.config.heartbeat_timeout if self.left.is_set else FLUSH_TIMEOUT
+                await self._coordinator.close(flush_timeout, self._latecomers_timeout if was_heard else 0.0)
 
     async def _end_tasks(self) -> None:
         for task in self._tasks:

@@ -34,6 +34,7 @@ class Session:
         self._more = asyncio.Event()
         self._idle = asyncio.Event()
         self._is_finished = False
+        self._end_timeout = _END_TIMEOUT
         self._owes_acknowledgement = False
         self._turn = 0
         self._parts: tuple[asyncio.Task[bool], asyncio.Task[str]] | None = None
@@ -68,9 +69,14 @@ class Session:
         """Wait until all that was put is on its way, or the connection has ended."""
         await self._idle.wait()
 
-    def finish(self) -> None:
-        """Let `carry` return once all that was put is sent. Idempotent."""
+    def finish(self, end_timeout: float = _END_TIMEOUT) -> None:
+        """Let `carry` return once all that was put is sent. Idempotent.
+
+        Args:
+            end_timeout: seconds that the other side has to take it in.
+        """
         self._is_finished = True
+        self._end_timeout = end_timeout
         self._more.set()
 
     async def take(self, message: Message) -> None:
@@ -122,7 +128,7 @@ class Session:
                 if pump.result() and self._ends_first:
                     await connection.close()
                 # gRPC ends a call whose reader is cancelled, with all that is on its way either way.
-                await asyncio.wait([reader], timeout=_END_TIMEOUT)
+                await asyncio.wait([reader], timeout=self._end_timeout)
         finally:
             for part in (pump, reader):
                 part.cancel()

@@ -66,7 +66,8 @@ DRIVERS: list[tuple[type, str]] = [
 
 WAITS = [
     (peer_driver, "LATECOMERS_TIMEOUT"),
-    (coordinator_driver, "_FLUSH_TIMEOUT"),
+    (coordinator_driver, "FLUSH_TIMEOUT"),
+    (peer_driver, "FLUSH_TIMEOUT"),
     (dialler_driver, "FLUSH_TIMEOUT"),
 ]
 """What is waited for at the end, for those who will not come."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bringup.errors import PeerFailedError, RendezvousTimeoutError
+from bringup.runtime.drivers.coordinator import FLUSH_TIMEOUT as HOST_FLUSH_TIMEOUT
 from bringup.runtime.drivers.coordinator import LATECOMERS_TIMEOUT, SURVIVORS_TIMEOUT
 from bringup.runtime.drivers.dialler import FLUSH_TIMEOUT
 from bringup.runtime.machines.coordinator import CoordinatorMachine
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from .process import Process
 
 __all__ = ["Closing"]
-
-_HEARD_TIMEOUT = 1.0
 
 
 class Closing:
@@ -53,9 +52,10 @@ class Closing:
         self._has_begun = True
         if process.coordinator is None:
             return process.end()
+        flush_timeout = process.config.heartbeat_timeout if process.failed is None else HOST_FLUSH_TIMEOUT
         for session in process.world.wire.sessions_of(process):
-            session.finish_at_host()
-        process.later(_HEARD_TIMEOUT, self._tell_latecomers)
+            session.finish_at_host(flush_timeout)
+        process.later(flush_timeout, self._tell_latecomers)
         return self.connection_ended()
 
     def _tell_latecomers(self) -> None:

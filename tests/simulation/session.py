@@ -121,6 +121,7 @@ class Session:
         self._host_carrier: Connection | None = None
         self._is_finished_at_client = False
         self._is_finished_at_host = False
+        self._end_timeout = _END_TIMEOUT
         connection.on_lost_at_client = self._on_lost_at_client
 
     @property
@@ -205,10 +206,11 @@ class Session:
             self.host_ledger.append(message)
             self._pump_down()
 
-    def finish_at_host(self) -> None:
-        """The coordinator has said all; the client has a second to say that it has heard, and to end the connection."""
+    def finish_at_host(self, end_timeout: float) -> None:
+        """The coordinator has said all; the client has so long to say that it has heard, and to end the connection."""
         if not self._is_finished_at_host:
             self._is_finished_at_host = True
+            self._end_timeout = end_timeout
             self._pump_down()
 
     def go_on_at_host(self, connection: Connection, received: int) -> None:
@@ -231,7 +233,7 @@ class Session:
             connection.down.put(self._arrive_down, connection, letter)
         if self._is_finished_at_host:
             connection.down.put(self._acknowledged_by_host, connection, self.host_ledger.received)
-            self.host.later(_END_TIMEOUT, self._end_at_host, connection)
+            self.host.later(self._end_timeout, self._end_at_host, connection)
 
     def _end_at_host(self, connection: Connection) -> None:
         if connection in self.host.served:

@@ -221,7 +221,7 @@ class World:
             case ev.Departed(client_id):
                 host.hosted.services.leave(client_id)
             case ev.CloseSession(number):
-                self.wire.sessions[number].finish_at_host()
+                self.wire.sessions[number].finish_at_host(1.0)
                 self.wire.forget(self.wire.sessions[number])
             case ev.Probe():
                 self.wire.probe(host, effect, host.tell_coordinator)

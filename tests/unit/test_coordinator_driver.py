@@ -118,7 +118,7 @@ def test_the_members_are_told_to_a_few_at_a_time_while_heartbeats_are_answered(
             for client in crowd.clients:
                 client.says.put_nowait(None)
             await asyncio.wait(serving)
-            await driver.close(0.0)
+            await driver.close(1.0, 0.0)
             await running
 
     asyncio.run(test())
