@@ -69,14 +69,15 @@ class Session:
         """Wait until all that was put is on its way, or the connection has ended."""
         await self._idle.wait()
 
-    def finish(self, end_timeout: float = _END_TIMEOUT) -> None:
+    def finish(self, end_timeout: float | None = None) -> None:
         """Let `carry` return once all that was put is sent. Idempotent.
 
         Args:
-            end_timeout: seconds that the other side has to take it in.
+            end_timeout: seconds that the other side has to take it in; `None` for one.
         """
         self._is_finished = True
-        self._end_timeout = end_timeout
+        if end_timeout is not None:
+            self._end_timeout = end_timeout
         self._more.set()
 
     async def take(self, message: Message) -> None:

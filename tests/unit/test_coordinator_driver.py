@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from bringup.runtime.drivers import coordinator
+from bringup.runtime.drivers import coordinator, session
 from bringup.runtime.drivers.coordinator import CoordinatorDriver
 from bringup.runtime.machines.coordinator import CoordinatorConfig, CoordinatorMachine
 from bringup.transport.messages import (
@@ -119,6 +119,32 @@ def test_the_members_are_told_to_a_few_at_a_time_while_heartbeats_are_answered(
                 client.says.put_nowait(None)
             await asyncio.wait(serving)
             await driver.close(1.0, 0.0)
+            await running
+
+    asyncio.run(test())
+
+
+def test_a_coordinator_stays_until_all_have_taken_in_what_it_has_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinator, "FLUSH_TIMEOUT", 0.05)
+    monkeypatch.setattr(session, "_END_TIMEOUT", 0.05)
+
+    async def test() -> None:
+        crowd, driver = Crowd(), make_driver()
+        crowd.is_open.set()
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            running = group.create_task(driver.run())
+            serving = [group.create_task(driver.serve(client)) for client in crowd.clients]
+            await crowd.all_are_told.wait()
+            closing = group.create_task(driver.close(60.0, 0.0))
+            slow, *quick = crowd.clients
+            for client in quick:
+                client.says.put_nowait(None)
+            await asyncio.wait(serving[1:])
+            await asyncio.wait(serving[:1], timeout=0.2)
+            assert not serving[0].done()
+            assert not closing.done()
+            slow.says.put_nowait(None)
+            await closing
             await running
 
     asyncio.run(test())
