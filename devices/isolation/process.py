@@ -22,7 +22,7 @@ __all__ = ["BackendProcess", "CutShortError", "ProcessEndedError"]
 # Seconds between two looks at whether it still runs, where its end does not close its pipe.
 _TICK = 0.5
 # Seconds that it may take to end by itself, to write its stack where it hangs, and to die.
-_END, _STACK, _STACK_TICK, _DEATH = 2.0, 1.0, 0.02, 2.0
+_END, _STACK, _STACK_TICK, _DEATH = 2.0, 1.0, 0.1, 2.0
 # Seconds to wait for the last of what a process that is dead has printed; what it has started may go on printing.
 _LAST_WORDS = 0.2
 _READ_BYTES = 1 << 16

@@ -49,7 +49,7 @@ CALL_OF: dict[object, str] = {discovery_from: "discover", health_from: "check_he
 
 DEVICES = (
     LocalDevice("TPU v5 lite", 7, CoreLocation(1, 2, 3, 0)),
-    LocalDevice("größer\n", None, None),
+    LocalDevice("größer", None, None),
     LocalDevice("NVIDIA H100", None, None, "GPU-1234"),
 )
 
