@@ -175,8 +175,7 @@ class SyncSystem(SystemFacts):
 
     def wait_failed(self) -> PeerFailedError | None:
         """See `System.wait_failed`."""
-        if self._client.is_forked:
-            raise self._client.end()
+        self._check_process()
         self._client.finish_blocking()
         return self._end_of_job()
 

@@ -180,8 +180,7 @@ class System(SystemFacts):
         Raises:
             BringupError: this client ended it: its program raised, or was interrupted.
         """
-        if self._client.is_forked:
-            raise self._client.end()
+        self._check_process()
         failed = asyncio.ensure_future(self._client.failed.wait())
         finished = asyncio.ensure_future(self._client.wait_over())
         try:

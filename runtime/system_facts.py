@@ -191,8 +191,7 @@ class SystemFacts:
     @property
     def failure(self) -> PeerFailedError | None:
         """What ended the job, with the client that it names; `None` also where this client's program ended it."""
-        if self._client.is_forked:
-            raise self._client.end()
+        self._check_process()
         return self._client.failure
 
     @property
@@ -211,8 +210,7 @@ class SystemFacts:
         Raises:
             NotInitializedError: it has none: it was forked from the client.
         """
-        if self._client.is_forked:
-            raise self._client.end()
+        self._check_process()
         return self._first_peer
 
     @property
@@ -220,6 +218,10 @@ class SystemFacts:
         """The same, for what stays as it was when the job came up, in a forked child, too."""
         assert self._client.peer is not None
         return self._client.peer
+
+    def _check_process(self) -> None:
+        if self._client.is_forked:
+            raise self._client.end()
 
     def _check_services(self, what: str) -> None:
         who = None if self._up.has_services else "client 0"
@@ -233,7 +235,7 @@ class SystemFacts:
 
     def _end_of_job(self) -> PeerFailedError | None:
         """Return what `wait_failed` does, once the job is over."""
-        if self.failure is None and (self._client.is_forked or self._client.failed.is_set):
+        if self.failure is None and self._client.failed.is_set:
             raise self._client.end()
         return self.failure
 
