@@ -179,4 +179,4 @@ def test_a_client_that_dies_while_the_others_wait_for_it_to_leave_holds_them_up_
     for call in job.call("shutdown", leavers, raise_on_failure=False):
         assert call.value() is None
     for client_id in leavers:
-        assert "leaves a job that has failed" in job.clients[client_id].log
+        job.clients[client_id].wait_for("leaves a job that has failed")

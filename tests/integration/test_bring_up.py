@@ -187,7 +187,7 @@ def test_a_client_that_never_shuts_down_is_named_and_does_not_hold_up_the_rest()
             assert (told.error, told.attributes["client_id"]) == ("PeerFailedError", 2)
             assert "left the job without client 2 (127.0.0.1:" in told.text
             assert "did not join its shutdown within shutdown_timeout=1 s" in told.text
-        assert "without client 2" in job.clients[0].log
+        job.clients[0].wait_for("without client 2")
         failure = left.value()
     assert failure["error"] == "PeerFailedError"
     assert "did not join" in failure["text"]

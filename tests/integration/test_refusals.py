@@ -32,7 +32,7 @@ def test_client_0_says_whom_it_refused_as_the_others_wait_for_it() -> None:
         first, other = job.call("initialize", device_type="SIM", initialization_timeout=2.0)
         assert other.error().error == "RegistrationRefusedError"
         assert first.error().error == "RendezvousTimeoutError"
-        assert "bringup: client 0 refused client 1: jobs differ between the two" in job.clients[0].log
+        job.clients[0].wait_for("bringup: client 0 refused client 1: jobs differ between the two")
 
 
 def test_a_missing_coordinator_is_named_at_the_deadline() -> None:
