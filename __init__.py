@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from .devices.base import Discovery as Discovery
     from .devices.base import Health as Health
     from .devices.base import LocalDevice as LocalDevice
+    from .devices.topology.mesh import Mesh as Mesh
+    from .devices.topology.topology import Topology as Topology
     from .errors import AlreadyInitializedError as AlreadyInitializedError
     from .errors import AuthenticationError as AuthenticationError
     from .errors import BarrierTimeoutError as BarrierTimeoutError
@@ -38,17 +40,15 @@ if TYPE_CHECKING:
     from .errors import RegistrationRefusedError as RegistrationRefusedError
     from .errors import RendezvousTimeoutError as RendezvousTimeoutError
     from .errors import TopologyError as TopologyError
+    from .runtime.client.startup import current as current
+    from .runtime.client.startup import preferred_device_type as preferred_device_type
     from .runtime.configuration.options import Options as Options
     from .runtime.initialize import initialize as initialize
-    from .runtime.records import Device as Device
-    from .runtime.records import Member as Member
-    from .runtime.startup import current as current
-    from .runtime.startup import preferred_device_type as preferred_device_type
     from .runtime.system import System as System
-    from .runtime.topology.mesh import Mesh as Mesh
-    from .runtime.topology.topology import Topology as Topology
-    from .transport.messages import Span as Span
-    from .transport.service_messages import KeyChange as KeyChange
+    from .runtime.types import Device as Device
+    from .runtime.types import Member as Member
+    from .transport.wire.messages import Span as Span
+    from .transport.wire.service_messages import KeyChange as KeyChange
 
 __version__ = "0.1.0"
 
@@ -77,14 +77,14 @@ _HOMES = {
     ),
     "devices.base": ("BackendConfig", "CoreLocation", "DeviceBackend", "Discovery", "Health", "LocalDevice"),
     "runtime.initialize": ("initialize",),
-    "runtime.startup": ("current", "preferred_device_type"),
+    "runtime.client.startup": ("current", "preferred_device_type"),
     "runtime.configuration.options": ("Options",),
-    "runtime.records": ("Device", "Member"),
+    "runtime.types": ("Device", "Member"),
     "runtime.system": ("System",),
-    "runtime.topology.mesh": ("Mesh",),
-    "runtime.topology.topology": ("Topology",),
-    "transport.messages": ("Span",),
-    "transport.service_messages": ("KeyChange",),
+    "devices.topology.mesh": ("Mesh",),
+    "devices.topology.topology": ("Topology",),
+    "transport.wire.messages": ("Span",),
+    "transport.wire.service_messages": ("KeyChange",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = ("errors", "sync", "testing")

@@ -1,5 +1,5 @@
 """`python -m bringup` is the command `bringup`."""
 
-from bringup.runtime.commands.main import main
+from bringup.commands.main import main
 
 main()

@@ -15,19 +15,6 @@ from ..errors import BringupError, DeviceError
 from .base import CoreLocation, Discovery, Health, LocalDevice
 from .texts import clipped, shown, visible
 
-__all__ = [
-    "COORDINATE_MAX",
-    "CORE_ID_MAX",
-    "DEVICES_MAX",
-    "KINDS_BYTES_MAX",
-    "KIND_CHARS_MAX",
-    "OddAnswerError",
-    "checked_devices",
-    "checked_discovery",
-    "checked_health",
-    "is_sound",
-]
-
 CORE_ID_MAX = 2**31 - 1
 """The largest core id: int32."""
 

@@ -8,17 +8,6 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import NamedTuple, Protocol, runtime_checkable
 
-__all__ = [
-    "BackendConfig",
-    "CoreLocation",
-    "DeviceBackend",
-    "Discovery",
-    "Health",
-    "Interruptible",
-    "LocalDevice",
-    "Openable",
-]
-
 
 class CoreLocation(NamedTuple):
     """Where a core sits in the machine: chip coordinates and the core's index on its chip."""

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-__all__ = ["Call"]
-
 T = TypeVar("T")
 
 

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 
 from .base import DeviceBackend, Discovery, Health, Interruptible, LocalDevice
 
-__all__ = ["DeferredBackend"]
-
 
 class DeferredBackend:
     """Stands for a backend that `open` makes, and passes all calls on to it.

@@ -8,8 +8,6 @@ from .base import BackendConfig, DeviceBackend
 from .deferred import DeferredBackend
 from .registry import create_backend, type_name
 
-__all__ = ["prepare_backend"]
-
 
 def prepare_backend(device_type: str | None, config: BackendConfig, *, isolate: bool = False) -> DeviceBackend:
     """Return a backend to be opened by its own thread, which makes it as `create_backend` does; does not block.

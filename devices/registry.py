@@ -14,8 +14,6 @@ from .texts import said
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["ENTRY_POINT_GROUP", "create_backend", "known_type", "offered_types", "type_name"]
-
 ENTRY_POINT_GROUP = "bringup.backends"
 
 # Type -> module of this package, class. Imported only when asked for: a backend may need a heavy library.

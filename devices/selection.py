@@ -8,8 +8,6 @@ from typing import TypeVar
 from ..errors import ConfigurationError
 from .base import BackendConfig
 
-__all__ = ["select_local_devices", "select_local_share"]
-
 T = TypeVar("T")
 
 

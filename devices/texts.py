@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["TEXT_CHARS_MAX", "clipped", "said", "shown", "text_of", "visible"]
-
 TEXT_CHARS_MAX = 16_384
 """Characters of the longest text that is taken over from a backend."""
 

@@ -15,9 +15,7 @@ from .base import DeviceBackend, Discovery, Health, Interruptible, LocalDevice, 
 from .calls import Call
 from .texts import text_of
 from .thread_errors import ThreadErrors
-from .whereabouts import whereabouts
-
-__all__ = ["BackendThread"]
+from .thread_stack import whereabouts
 
 T = TypeVar("T")
 

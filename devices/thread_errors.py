@@ -7,9 +7,7 @@ import platform
 from ..errors import BringupError, DeviceError, DeviceInitializationError, DeviceTimeoutError
 from .answers import OddAnswerError, is_sound
 from .texts import said, text_of
-from .whereabouts import raised_at
-
-__all__ = ["ThreadErrors"]
+from .thread_stack import raised_at
 
 
 class ThreadErrors:

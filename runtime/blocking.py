@@ -14,18 +14,16 @@ import numpy.typing as npt
 
 from ..errors import BringupError, PeerFailedError
 from .blocking_kv import SyncKeyValueStore
-from .client import ACTIVE, Client
+from .client.client import ACTIVE, Client
+from .client.ending import add_failure_note, conclude
+from .client.startup import not_up, resolve_client
 from .collectives import all_reduce_blocking
 from .configuration.options import OptionOverrides, Options
 from .configuration.plan import OnFailure
 from .drivers.peer import CoordinationPeer
-from .ending import add_failure_note, conclude
 from .leaving import Leaving, SyncLeaving
-from .startup import not_up, resolve_client
 from .system import System
-from .system_facts import SystemFacts
-
-__all__ = ["SyncSystem", "current", "initialize"]
+from .system_base import SystemFacts
 
 T = TypeVar("T")
 S = TypeVar("S", bound=np.generic)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
-from ..transport.service_messages import KeyChange
+from ..transport.wire.service_messages import KeyChange
 from .kv import KeyValueStore
-
-__all__ = ["SyncKeyValueStore"]
 
 _END = object()
 

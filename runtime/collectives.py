@@ -17,13 +17,11 @@ import numpy.typing as npt
 from ..errors import BringupError, ConfigurationError
 from ..transport.packing import Packing
 from ..transport.turns import Contribution, Turn
-from .arguments import timeout_of
-from .calls import Call
-from .client import Client
+from .client.calls import Call
+from .client.client import Client
+from .client.trees import arrays_of, describe, is_tree, rebuilt
+from .configuration.validation import timeout_of
 from .drivers.peer import CoordinationPeer
-from .trees import arrays_of, describe, is_tree, rebuilt
-
-__all__ = ["all_reduce", "all_reduce_blocking"]
 
 Array = npt.NDArray[Any]
 

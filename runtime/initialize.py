@@ -7,14 +7,12 @@ from collections.abc import Generator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
-from .off_loop import import_off_loop
+from .client.off_loop import import_off_loop
 
 if TYPE_CHECKING:
     from .configuration.options import OptionOverrides, Options
     from .configuration.plan import OnFailure
     from .system import System
-
-__all__ = ["Initialization", "initialize"]
 
 
 def initialize(
@@ -116,7 +114,7 @@ class Initialization:
             await self._system.__aexit__(kind, error, traceback)
 
     async def _run(self) -> System:
-        startup = await import_off_loop(f"{__package__}.startup")
+        startup = await import_off_loop(f"{__package__}.client.startup")
         system: System = await startup.bring_up(self._arguments, reset=self._reset)
         return system
 

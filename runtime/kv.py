@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import cast
 
 from ..errors import ConfigurationError, KeyTimeoutError
-from ..transport.service_messages import (
+from ..transport.wire.service_messages import (
     Changes,
     CompareAndSet,
     DeleteKeys,
@@ -23,11 +23,9 @@ from ..transport.service_messages import (
     Value,
     WatchKeys,
 )
-from .arguments import timeout_of, whole_number
-from .machines.kv_keys import key_fault, normalize, value_fault
-from .services import ServiceClient
-
-__all__ = ["KeyValueStore"]
+from .client.service_client import ServiceClient
+from .configuration.validation import timeout_of, whole_number
+from .machines.kv.keys import key_fault, normalize, value_fault
 
 
 class KeyValueStore:

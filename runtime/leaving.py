@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 
-from .client import Client
-from .latch import first_set
-from .machines.ids import unpack_ids
-
-__all__ = ["Leaving", "SyncLeaving"]
+from .client.client import Client
+from .client.latch import first_set
+from .machines.id_ranges import unpack_ids
 
 
 class Leaving:

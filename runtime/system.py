@@ -13,17 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import BringupError, ConfigurationError, PeerFailedError
-from ..transport.service_messages import ListLive
-from .arguments import client_set
-from .client import ACTIVE
+from ..transport.wire.service_messages import ListLive
+from .client.client import ACTIVE
+from .client.ending import add_failure_note, conclude
+from .client.service_client import barrier_request, clients_of, name_of_set
 from .collectives import all_reduce
-from .ending import add_failure_note, conclude
+from .configuration.validation import client_set
 from .kv import KeyValueStore
 from .leaving import Leaving
-from .services import barrier_request, clients_of, name_of_set
-from .system_facts import SystemFacts
-
-__all__ = ["System"]
+from .system_base import SystemFacts
 
 S = TypeVar("S", bound=np.generic)
 D = TypeVar("D", bound=dict[Any, Any])

@@ -12,32 +12,32 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ..transport.tcp.interfaces import free_ports as free_ports
     from .backend_contract import BackendContract as BackendContract
-    from .calls import Answer as Answer
-    from .calls import Call as Call
-    from .calls import LocalClient as LocalClient
     from .fake import FakeJob as FakeJob
     from .fake import FakeSystem as FakeSystem
     from .job import Cut as Cut
     from .job import LocalJob as LocalJob
-    from .job import free_ports as free_ports
-    from .memory import MemoryNetwork as MemoryNetwork
+    from .memory_network import MemoryNetwork as MemoryNetwork
     from .namespaces import NamespacesUnavailableError as NamespacesUnavailableError
     from .namespaces import why_unavailable as why_unavailable
+    from .remote_calls import Answer as Answer
+    from .remote_calls import Call as Call
+    from .remote_calls import LocalClient as LocalClient
 
 _HOME_OF = {
-    "Answer": "calls",
-    "BackendContract": "backend_contract",
-    "Call": "calls",
-    "Cut": "job",
-    "FakeJob": "fake",
-    "FakeSystem": "fake",
-    "LocalClient": "calls",
-    "LocalJob": "job",
-    "MemoryNetwork": "memory",
-    "NamespacesUnavailableError": "namespaces",
-    "free_ports": "job",
-    "why_unavailable": "namespaces",
+    "Answer": ".remote_calls",
+    "BackendContract": ".backend_contract",
+    "Call": ".remote_calls",
+    "Cut": ".job",
+    "FakeJob": ".fake",
+    "FakeSystem": ".fake",
+    "LocalClient": ".remote_calls",
+    "LocalJob": ".job",
+    "MemoryNetwork": ".memory_network",
+    "NamespacesUnavailableError": ".namespaces",
+    "free_ports": "..transport.tcp.interfaces",
+    "why_unavailable": ".namespaces",
 }
 
 __all__ = [
@@ -59,7 +59,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if (home := _HOME_OF.get(name)) is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(f".{home}", __name__), name)
+    value = globals()[name] = getattr(importlib.import_module(home, __name__), name)
     return value
 
 

@@ -14,8 +14,6 @@ from ..devices.base import BackendConfig, DeviceBackend, Discovery, Interruptibl
 from ..devices.thread import BackendThread
 from ..errors import BringupError, ConfigurationError
 
-__all__ = ["BackendContract"]
-
 
 class BackendContract:
     """Tests of the port `DeviceBackend`. Subclass it, with a name that begins with `Test`, and give `make_backend`.

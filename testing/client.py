@@ -19,10 +19,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import bringup
-from bringup.runtime.client import ACTIVE
-from bringup.testing import harm
-
-__all__ = ["main"]
+from bringup.runtime.client.client import ACTIVE
+from bringup.testing import fault_points as harm
 
 _POLL_INTERVAL = 0.002
 _SETTLE_TIMEOUT = 5.0

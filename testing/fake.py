@@ -28,16 +28,14 @@ from typing import Any, Self, TypeVar, Unpack
 
 from ..errors import BringupError, ConfigurationError, PeerFailedError
 from ..runtime.blocking import SyncSystem
-from ..runtime.client import Client
+from ..runtime.client.client import Client
+from ..runtime.client.latch import Latch
+from ..runtime.client.loop_thread import RuntimeThread
 from ..runtime.configuration.options import OptionOverrides
 from ..runtime.configuration.plan import make_plan
-from ..runtime.latch import Latch
 from ..runtime.system import System
-from ..runtime.thread import RuntimeThread
 from ..transport.ports import Network
-from .memory import MemoryNetwork
-
-__all__ = ["FakeJob", "FakeSystem"]
+from .memory_network import MemoryNetwork
 
 T = TypeVar("T")
 

@@ -9,16 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from ..commands.client_environment import client_environment
 from ..errors import ConfigurationError
-from ..runtime.commands.client_environment import client_environment
-from ..runtime.commands.client_process import Guard
-from ..transport.listening import free_ports
-from .calls import Answer, Call, LocalClient
-from .namespaces import Direction, NamespaceNetwork, NamespacesUnavailableError
+from ..processes.child import Guard
+from ..transport.tcp.interfaces import free_ports
+from .namespace_host import address_of
+from .namespaces import Direction, NamespaceNetwork
 from .process import ANSWER_TIMEOUT
-from .switchboard import address_of
-
-__all__ = ["Answer", "Call", "Cut", "LocalClient", "LocalJob", "NamespacesUnavailableError", "free_ports"]
+from .remote_calls import Call, LocalClient
 
 _NAMESPACE_PORT = 9000
 

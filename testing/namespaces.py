@@ -13,8 +13,6 @@ from typing import Any, Literal, Self
 from ..errors import BringupError, ConfigurationError
 from . import enter_namespace
 
-__all__ = ["Direction", "NamespaceNetwork", "NamespacesUnavailableError", "why_unavailable"]
-
 Direction = Literal["in", "out", "both"]
 """What is swallowed: packets to a client, from it, or all."""
 
@@ -43,7 +41,7 @@ class NamespaceNetwork:
         self._cut: set[tuple[int, str]] = set()
         self._num_clients = num_clients
         self._process = subprocess.Popen(
-            [sys.executable, "-m", f"{__package__}.switchboard", str(num_clients)],
+            [sys.executable, "-m", f"{__package__}.namespace_host", str(num_clients)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -13,8 +13,6 @@ import struct
 from types import TracebackType
 from typing import Self
 
-__all__ = ["Netlink"]
-
 _NETLINK_ROUTE = 0
 _ERROR = 2
 _HEADER = struct.Struct("=IHHII")

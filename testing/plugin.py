@@ -14,8 +14,6 @@ import pytest
 if TYPE_CHECKING:
     from .job import LocalJob
 
-__all__ = ["bringup_namespaces", "local_job", "pytest_configure", "pytest_runtest_makereport", "pytest_runtest_setup"]
-
 _MARKER = "needs_namespaces: runs clients in network namespaces; skipped, with the reason, where there can be none"
 _JOBS = pytest.StashKey["list[LocalJob]"]()
 _REASON = pytest.StashKey["str | None"]()

@@ -10,11 +10,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TextIO
 
-from ..runtime.commands import launch_guard
-from ..runtime.commands.client_process import Guard
-from ..runtime.commands.process_groups import kill_group
-
-__all__ = ["ANSWER_TIMEOUT", "LocalProcess"]
+from ..processes import guard as launch_guard
+from ..processes.child import Guard
+from ..processes.groups import kill_group
 
 ANSWER_TIMEOUT = 40.0
 """Seconds that a test waits for a client before it takes it for hung."""

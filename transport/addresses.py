@@ -7,8 +7,6 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-__all__ = ["Address", "parse_host"]
-
 # A DNS name has at most 253 characters; the rest is room for a port padded with zeros.
 _LONGEST = 300
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")

@@ -5,18 +5,6 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-__all__ = [
-    "CONNECT_TIMEOUT",
-    "LOOKUP_TIMEOUT",
-    "Attempts",
-    "Goal",
-    "NameRecord",
-    "Trouble",
-    "TroubleKind",
-    "lookup_delay",
-    "retry_delay",
-]
-
 CONNECT_TIMEOUT = 3.0
 """Seconds that a TCP connection may take: the kernel asks at 0 and 1 s."""
 

@@ -6,9 +6,7 @@ import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .grpc_settings import grpc
-
-__all__ = ["INSECURE", "Credentials"]
+from .grpc.settings import grpc
 
 ChannelOptions = Sequence[tuple[str, int | str]]
 

@@ -14,8 +14,6 @@ from pathlib import Path
 
 from ..errors import NotInitializedError
 
-__all__ = ["SOCKETS", "JobSockets"]
-
 _OPEN_FILES = Path("/proc/self/fd")
 
 

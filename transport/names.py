@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from .addresses import Address
 from .attempts import LOOKUP_TIMEOUT, NameRecord
 
-__all__ = ["Endpoint", "Names", "UnresolvedError", "literal_hosts"]
-
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:

@@ -6,11 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from .addresses import Address
-from .control import GrpcServer, open_connection
 from .credentials import INSECURE, Credentials
-from .link_listener import TcpLinkListener
-from .links import LinkDialler
-from .listening import bind_hosts
+from .grpc.connection import GrpcServer, open_connection
 from .names import Names
 from .ports import (
     Connection,
@@ -23,8 +20,9 @@ from .ports import (
     ServiceReceiver,
     ServiceWelcome,
 )
-
-__all__ = ["GrpcNetwork"]
+from .tcp.connector import LinkDialler
+from .tcp.interfaces import bind_hosts
+from .tcp.listener import TcpLinkListener
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

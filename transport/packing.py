@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from ..errors import ConfigurationError
 
-__all__ = ["Packing", "reduce_into"]
-
 Array = npt.NDArray[Any]
 
 _REDUCTIONS: dict[str, np.ufunc] = {

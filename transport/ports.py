@@ -12,25 +12,7 @@ from typing import Protocol
 
 from .addresses import Address
 from .attempts import Trouble
-from .messages import Message
-
-__all__ = [
-    "ChannelClosedError",
-    "Connection",
-    "DialReport",
-    "Frame",
-    "Link",
-    "LinkIdentity",
-    "LinkListener",
-    "LinkReport",
-    "Network",
-    "ProbeOutcome",
-    "ProbeResult",
-    "Server",
-    "ServiceLink",
-    "ServiceReceiver",
-    "ServiceWelcome",
-]
+from .wire.messages import Message
 
 
 class ChannelClosedError(Exception):

@@ -11,14 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import CollectiveMismatchError
-from .frames import HEADER_BYTES, Agreement, FrameHeader, MalformedFrameError, decode_header
+from .collective_frames import HEADER_BYTES, Agreement, FrameHeader, MalformedFrameError, decode_header
 from .packing import Packing, reduce_into
 from .ports import ChannelClosedError, Link
 from .ring_schedule import chunk_bounds, steps
 from .texts import printable
 from .turns import Contribution, Turn, Turns, Withdrawn
-
-__all__ = ["Ring", "RingBrokenError"]
 
 Array = npt.NDArray[Any]
 

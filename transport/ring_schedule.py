@@ -11,8 +11,6 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["Step", "chunk_bounds", "steps"]
-
 
 @dataclass(frozen=True, slots=True)
 class Step:

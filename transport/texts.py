@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["printable"]
-
 
 def printable(text: str) -> str:
     """Return `text` with all that is no letter, sign or blank escaped as Python does: line ends, terminal controls, ...

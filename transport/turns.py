@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Contribution", "Turn", "Turns", "Withdrawn"]
-
 Array = npt.NDArray[Any]
 
 _REASON_CHARACTERS_MAX = 300

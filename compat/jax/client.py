@@ -9,10 +9,8 @@ from typing import TypeVar
 from ...errors import BarrierTimeoutError, KeyExistsError, KeyNotFoundError
 from ...runtime.blocking import SyncSystem
 from ...runtime.blocking_kv import SyncKeyValueStore
-from ...runtime.services import barrier_request, name_of_set
+from ...runtime.client.service_client import barrier_request, name_of_set
 from .errors import JaxRuntimeError, jax_errors
-
-__all__ = ["DistributedRuntimeClient"]
 
 T = TypeVar("T")
 

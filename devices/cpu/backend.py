@@ -17,8 +17,6 @@ from .layout import CpuLayout, format_cpus, read_cpus, read_layout
 from .memory import MemoryErrors, find_memory_limit, format_bytes, memory_total, read_memory_errors
 from .quota import find_cpu_quota
 
-__all__ = ["LOCATION_VARIABLE", "CpuBackend"]
-
 LOCATION_VARIABLE = "BRINGUP_CPU_LOCATION"
 
 # More than this is a slip of the keyboard, and would only cost memory on every client.

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-__all__ = ["ControlGroup", "control_groups", "read_words"]
-
 
 @dataclass(frozen=True, slots=True)
 class ControlGroup:

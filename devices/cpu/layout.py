@@ -8,8 +8,6 @@ from pathlib import Path
 
 from .memory import memory_total
 
-__all__ = ["CpuLayout", "NumaNode", "format_cpus", "parse_cpus", "read_cpus", "read_layout"]
-
 _CPUS = "sys/devices/system/cpu"
 _NODES = "sys/devices/system/node"
 

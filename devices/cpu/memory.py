@@ -7,8 +7,6 @@ from pathlib import Path
 
 from .cgroups import ControlGroup, control_groups, read_words
 
-__all__ = ["MemoryErrors", "MemoryLimit", "find_memory_limit", "format_bytes", "memory_total", "read_memory_errors"]
-
 _KIB = 1024
 # In version 1 a number near the largest page count stands for "no limit".
 _NO_LIMIT = 1 << 60

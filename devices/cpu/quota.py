@@ -8,8 +8,6 @@ from pathlib import Path
 
 from .cgroups import ControlGroup, control_groups, read_words
 
-__all__ = ["CpuQuota", "find_cpu_quota"]
-
 
 @dataclass(frozen=True, slots=True)
 class CpuQuota:

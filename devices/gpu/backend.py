@@ -11,17 +11,15 @@ from pathlib import Path
 from ...errors import ConfigurationError, DeviceError, DeviceInitializationError, DeviceNotFoundError
 from ..base import BackendConfig, Discovery, Health, LocalDevice
 from ..selection import select_local_devices, select_local_share
-from .copies import GpuCopies
 from .cuda import Cuda, CudaCallError, CudaDevice, open_cuda
+from .health import GpuReading, Verdict, baseline, health_of, judge
 from .inventory import Gpu, Inventory, read_inventory
 from .location import locate_gpus
+from .memory_check import GpuCopies
 from .nvml import Nvml, NvmlCallError, open_nvml
-from .presence import find_gpu_traces
-from .readings import GpuWatch
-from .verdict import GpuReading, Verdict, baseline, health_of, judge
-from .visible import VISIBLE_VARIABLE, Visible, VisibleGpu, is_own_choice, visible_gpus
-
-__all__ = ["GpuBackend"]
+from .nvml_health import GpuWatch
+from .sysfs import find_gpu_traces
+from .visible_devices import VISIBLE_VARIABLE, Visible, VisibleGpu, is_own_choice, visible_gpus
 
 # Seconds that GPUs have for a checked copy: at start nothing of ours runs on them, later the user's programs do.
 _START_TIMEOUT = 30.0

@@ -12,8 +12,6 @@ from typing import Any
 from ...errors import DeviceInitializationError
 from .nvml import INSTALL
 
-__all__ = ["ContextReplacedError", "Cuda", "CudaCallError", "CudaDevice", "open_cuda"]
-
 _SUCCESS, _NOT_READY = 0, 600
 # Calls that get in the way of the capture of a graph, in this thread or another, or in whose way that is.
 _CAPTURE = range(900, 909)

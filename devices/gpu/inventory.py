@@ -10,9 +10,7 @@ from typing import Any
 
 from ..cpu.memory import format_bytes
 from .nvml import Nvml, NvmlCallError
-from .presence import numa_node_of
-
-__all__ = ["Gpu", "Inventory", "MigDevice", "read_inventory"]
+from .sysfs import numa_node_of
 
 _MIG_ENABLED = 1
 _REMOTE_IS_SWITCH = 2

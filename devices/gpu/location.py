@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from ..base import CoreLocation
 from .inventory import Gpu
 
-__all__ = ["locate_gpus"]
-
 # More GPUs than are ever wired up by hand: larger machines have switches, where any order is as good.
 _WIRED_MAX = 8
 

@@ -6,9 +6,7 @@ import importlib
 from typing import Any
 
 from ...errors import DeviceInitializationError, DeviceNotFoundError
-from .presence import GpuTraces
-
-__all__ = ["GPU_IS_LOST", "GPU_NEEDS_RESET", "INSTALL", "Nvml", "NvmlCallError", "open_nvml"]
+from .sysfs import GpuTraces
 
 INSTALL = "pip install 'bringup[gpu]'"
 GPU_IS_LOST, GPU_NEEDS_RESET = 15, 16

@@ -8,8 +8,6 @@ from __future__ import annotations
 import ctypes
 import uuid
 
-__all__ = ["cuda_uuids"]
-
 _LIBRARY = "libcuda.so.1"
 
 

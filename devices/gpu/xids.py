@@ -8,8 +8,6 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-__all__ = ["Severity", "Xid", "explain_xid"]
-
 
 class Severity(enum.Enum):
     """What an error means for the GPU that had it."""

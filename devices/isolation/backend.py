@@ -22,8 +22,6 @@ from .frames import (
 )
 from .process import BackendProcess, CutShortError, ProcessEndedError
 
-__all__ = ["IsolatedBackend"]
-
 T = TypeVar("T")
 
 _log = logging.getLogger("bringup")

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, ClassVar
 
 from ..base import DeviceBackend, Openable
 from ..registry import create_backend
-from ..whereabouts import raised_at
+from ..thread_stack import raised_at
 from .frames import (
     CALLS,
     END,
@@ -29,8 +29,6 @@ from .frames import (
     plain_error,
     size_of,
 )
-
-__all__ = ["BOOTSTRAP", "GROUP_SIGNALS", "STACK_SIGNAL", "main"]
 
 # Run with -P, so that the standard library comes from where it should; then with the client's own path, which may have
 # come to hold more than its environment says. It comes through the pipe, as an argument has 128 KiB at most.

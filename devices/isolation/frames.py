@@ -27,26 +27,6 @@ from ..answers import OddAnswerError, checked_devices, checked_discovery, checke
 from ..base import BackendConfig, CoreLocation, Discovery, Health, LocalDevice
 from ..texts import clipped, said, shown, text_of
 
-__all__ = [
-    "CALLS",
-    "END",
-    "FRAME_BYTES_MAX",
-    "HEADER_BYTES",
-    "ForeignError",
-    "MalformedFrameError",
-    "config_from",
-    "devices_from",
-    "discovery_from",
-    "error_from",
-    "frame_of",
-    "health_from",
-    "message_of",
-    "plain",
-    "plain_config",
-    "plain_error",
-    "size_of",
-]
-
 CALLS = ("discover", "start", "check_health", "stop")
 
 FRAME_BYTES_MAX = 32 * 2**20

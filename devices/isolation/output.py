@@ -8,8 +8,6 @@ import select
 import threading
 import weakref
 
-__all__ = ["ProcessOutput"]
-
 _READ_BYTES = 1 << 16
 _KEPT_BYTES_MAX = 1 << 16
 

@@ -17,8 +17,6 @@ from .child import BOOTSTRAP, GROUP_SIGNALS, STACK_SIGNAL
 from .frames import END, HEADER_BYTES, MalformedFrameError, frame_of, message_of, size_of
 from .output import ProcessOutput
 
-__all__ = ["BackendProcess", "CutShortError", "ProcessEndedError"]
-
 # Seconds between two looks at whether it still runs, where its end does not close its pipe.
 _TICK = 0.5
 # Seconds that it may take to end by itself, to write its stack where it hangs, and to die.

@@ -17,8 +17,6 @@ from .check import JaxCheck, health_by
 from .devices import describe_devices, local_devices_of, refuse_megacore
 from .gpus import JaxGpus
 
-__all__ = ["JaxBackend"]
-
 _INSTALL = "pip install 'bringup[jax]'"
 _PLATFORMS = "JAX_PLATFORMS"
 

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..base import Health
-from ..waiting import wait_until
-
-__all__ = ["CheckResult", "JaxCheck", "given_parts", "health_by"]
+from ..polling import wait_until
 
 # A program of the user's that lets nothing else through for so many seconds is taken for stuck.
 _STUCK_AFTER = 600.0

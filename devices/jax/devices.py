@@ -8,8 +8,6 @@ from typing import Protocol
 from ...errors import ConfigurationError
 from ..base import CoreLocation, LocalDevice
 
-__all__ = ["JaxDevice", "describe_devices", "local_devices_of", "refuse_megacore"]
-
 
 class JaxDevice(Protocol):
     """The part of `jax.Device` that every platform has. Those of TPUs have `coords`, `core_on_chip` as well."""

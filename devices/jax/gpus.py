@@ -9,10 +9,8 @@ from typing import Any
 
 from ..base import BackendConfig
 from ..gpu.ordinals import cuda_uuids
-from ..gpu.visible import VISIBLE_VARIABLE, is_own_choice
+from ..gpu.visible_devices import VISIBLE_VARIABLE, is_own_choice
 from ..selection import select_local_share
-
-__all__ = ["JaxGpus"]
 
 _OPTION = "jax_cuda_visible_devices"
 _PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin")

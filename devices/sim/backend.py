@@ -13,8 +13,6 @@ from ..base import BackendConfig, CoreLocation, Discovery, Health, LocalDevice
 from ..selection import select_local_devices
 from .faults import SimSettings
 
-__all__ = ["SimBackend"]
-
 
 class SimBackend:
     """One client's part of a simulated slice, for demonstrations and tests.

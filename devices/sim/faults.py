@@ -12,8 +12,6 @@ from ...errors import ConfigurationError
 from ..base import BackendConfig
 from .slice import TOPOLOGY_VARIABLE, SimSlice, SliceShape, default_shape
 
-__all__ = ["FAULT_VARIABLE", "START_SECONDS_VARIABLE", "SimFaults", "SimSettings"]
-
 START_SECONDS_VARIABLE = "BRINGUP_SIM_START_SECONDS"
 FAULT_VARIABLE = "BRINGUP_SIM_FAULT"
 

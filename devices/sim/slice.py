@@ -15,8 +15,6 @@ from ..base import CoreLocation
 from ..tpu.cores import stacked_location
 from ..tpu.slices import SliceCore, TpuSlice, is_slice_name
 
-__all__ = ["TOPOLOGY_VARIABLE", "SimSlice", "SliceShape", "default_shape"]
-
 TOPOLOGY_VARIABLE = "BRINGUP_SIM_TOPOLOGY"
 
 # Chips of a host along x and y: the hosts of v2 to v7x slices are blocks of 2x2x1 chips.

@@ -20,8 +20,6 @@ from .environment import TpuEnvironment, visible_chips
 from .errors import TpuErrors
 from .fingerprints import boot_id, chip_fingerprints
 
-__all__ = ["TpuBackend"]
-
 # Seconds that devices have for a computation: nothing else runs on them at start; later the user's program does.
 _START_TIMEOUT = 60.0
 _CHECK_TIMEOUT = 5.0

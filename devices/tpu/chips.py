@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-__all__ = ["PCI_DEVICES", "VENDOR", "TpuChip", "TpuFindings"]
-
 VENDOR = "0x1ae0"
 PCI_DEVICES = "sys/bus/pci/devices"
 

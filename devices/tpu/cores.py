@@ -10,8 +10,6 @@ from ..base import CoreLocation
 from .environment import TpuEnvironment
 from .slices import MULTISLICE_IDS, SliceCore
 
-__all__ = ["JobCore", "core_of", "cores_of_job", "join_chips", "slice_depth", "stacked_location"]
-
 # Kinds of TPU whose chips have two cores that libtpu can show as one device.
 _TWO_CORES_IN_ONE = ("TPU v4", "TPU v5")
 

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from .chips import PCI_DEVICES, VENDOR, TpuChip, TpuFindings
 
-__all__ = ["find_tpus", "is_off_the_bus"]
-
 # PCI device -> what libtpu calls it. v2 and v3 have one id, and differ in that of their subsystem.
 _KINDS = {
     "0x0056": "TPU v4 lite",

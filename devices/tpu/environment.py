@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from ...errors import ConfigurationError
 from .slices import Extents3, TpuSlice
 
-__all__ = ["TpuEnvironment", "told", "visible_chips"]
-
 _VARIABLES = (
     "TPU_ACCELERATOR_TYPE",
     "TPU_TOPOLOGY",

@@ -8,8 +8,6 @@ from pathlib import Path
 from .chips import TpuChip
 from .slices import SliceCore
 
-__all__ = ["boot_id", "chip_fingerprints"]
-
 
 def boot_id(root: Path) -> str:
     """Return what the running kernel drew when it started, alike in all containers of a host; nothing without one."""

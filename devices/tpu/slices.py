@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 
 from ...errors import ConfigurationError
 
-__all__ = ["MULTISLICE_IDS", "Extents3", "SliceCore", "TpuSlice", "is_slice_name"]
-
 Extents3 = tuple[int, int, int]
 
 _HOST: Extents3 = (2, 2, 1)

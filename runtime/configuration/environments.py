@@ -14,8 +14,6 @@ from .finding import Finding, find_job, incomplete
 from .job import JobSource
 from .settings import Origin, Setting
 
-__all__ = ["FAMILIES"]
-
 _UNSET = Setting("", None, Origin.DEFAULT)
 
 

@@ -10,8 +10,6 @@ from ...errors import ConfigurationError
 from .job_list import as_jobs
 from .settings import Setting, as_integer, as_text
 
-__all__ = ["Finding", "as_job_name", "find_job", "incomplete"]
-
 # A slip (a port in the place of the number of clients) must not make every client allocate for it.
 _MOST_CLIENTS = 1 << 20
 _JOB_NAME = re.compile(r"[A-Za-z0-9_.\-/]{1,255}")

@@ -10,8 +10,6 @@ from ...transport.addresses import Address
 from .finding import Finding
 from .job_list import is_bns
 
-__all__ = ["Considered", "JobSource", "JobSpec"]
-
 
 @dataclass(frozen=True, slots=True)
 class Considered:

@@ -9,8 +9,6 @@ from ...errors import ConfigurationError
 from ...transport.addresses import Address
 from .settings import Setting
 
-__all__ = ["as_jobs", "is_bns"]
-
 _BNS_PREFIX = "/bns/"
 _BNS_NAME = re.compile(r"/bns/[!-~]{1,1000}")
 _BNS_TASK_ID = re.compile(r"[0-9]{1,10}")

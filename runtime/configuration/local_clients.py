@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from .finding import incomplete
 from .settings import Setting, as_integer
 
-__all__ = ["LOCAL_CLIENT_ID", "NUM_LOCAL_CLIENTS", "local_clients"]
-
 LOCAL_CLIENT_ID = "BRINGUP_LOCAL_CLIENT_ID"
 NUM_LOCAL_CLIENTS = "BRINGUP_NUM_LOCAL_CLIENTS"
 

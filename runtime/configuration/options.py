@@ -11,8 +11,6 @@ from ...errors import ConfigurationError
 from ...transport.addresses import Address
 from .settings import Origin, Setting, as_address, as_choice, as_duration, as_flag, as_host, as_integer, as_text
 
-__all__ = ["UNAVAILABLE", "OptionOverrides", "Options", "UnhealthyAction", "option_settings", "refuse_unavailable"]
-
 UnhealthyAction = Literal["report", "fail"]
 
 _SHORTEST_INTERVAL = 0.001

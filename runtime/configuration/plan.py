@@ -10,15 +10,13 @@ from typing import Any, Literal
 from ...devices.base import BackendConfig
 from ...errors import ConfigurationError, PeerFailedError
 from ...transport.addresses import Address
-from ..arguments import whole_number
-from ..process_report import Launch
+from ..client.process_report import Launch
 from .job import JobSpec
 from .job_list import is_bns
 from .options import Options
 from .resolve import resolve_job
+from .validation import whole_number
 from .variables import unknown_variables
-
-__all__ = ["OnFailure", "Plan", "make_plan"]
 
 _log = logging.getLogger("bringup")
 

@@ -13,8 +13,6 @@ from .job_list import as_jobs
 from .local_clients import LOCAL_CLIENT_ID, local_clients
 from .settings import Origin, Setting
 
-__all__ = ["CLUSTER_RESOLVERS", "resolve_job"]
-
 # Asked in this order, after the families of variables and before local mode. Each is a JobSource that reads one
 # cluster's environment (Slurm, MPI, Kubernetes, Cloud TPU, ...); `resolver="<name>"` asks for one of them alone.
 CLUSTER_RESOLVERS: tuple[JobSource, ...] = ()

@@ -17,17 +17,6 @@ from numbers import Real
 from ...errors import ConfigurationError
 from ...transport.addresses import Address, parse_host
 
-__all__ = [
-    "Origin",
-    "Setting",
-    "as_address",
-    "as_duration",
-    "as_flag",
-    "as_host",
-    "as_integer",
-    "as_text",
-]
-
 # Timers of event loops and threads overflow not far beyond it.
 _LONGEST_DURATION = 1e9
 # float() alone also takes "1_0" and digits of other scripts.

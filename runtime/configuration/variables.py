@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 
 from ...devices.registry import offered_types
-from ..process_report import LAUNCHER
+from ..client.process_report import LAUNCHER
 from .options import UNAVAILABLE, Options
-
-__all__ = ["VARIABLES", "unknown_variables"]
 
 _ARGUMENTS = ("on_failure", "reset", "local_device_ids", "num_logical_cpu_devices", "device_type")
 _CLOSE = 0.7

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from ...transport.ledger import ACKNOWLEDGE_EVERY, Ledger
 from ...transport.ports import ServiceLink
-from ...transport.service_codec import encode_parts
-from ...transport.service_messages import MessagesReceived, ServiceMessage
-
-__all__ = ["Channel"]
+from ...transport.wire.service_codec import encode_parts
+from ...transport.wire.service_messages import MessagesReceived, ServiceMessage
+from ..machines.resend_buffer import ACKNOWLEDGE_EVERY, Ledger
 
 _ACKNOWLEDGED_BYTES = 256 * 1024
 _KEPT_MAX = 2 * ACKNOWLEDGE_EVERY

@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any, get_args
 
 from ...transport.addresses import Address
-from ...transport.messages import (
+from ...transport.ports import ChannelClosedError, Connection, Network, ProbeOutcome, ProbeResult
+from ...transport.wire.messages import (
     AskTopology,
     ClientMessage,
     Formed,
@@ -22,17 +23,14 @@ from ...transport.messages import (
     TopologyTold,
     Verdict,
 )
-from ...transport.ports import ChannelClosedError, Connection, Network, ProbeOutcome, ProbeResult
 from ..machines import events as ev
-from ..machines.coordinator import CoordinatorMachine
-from ..machines.member import welcome
+from ..machines.coordinator.machine import CoordinatorMachine
+from ..machines.coordinator.member import welcome
 from .crash import OnCrash, let_crash
-from .drive import INBOX_MAX, drive
+from .loop import INBOX_MAX, drive
 from .session import Session
 
 _log = logging.getLogger("bringup")
-
-__all__ = ["FLUSH_TIMEOUT", "LATECOMERS_TIMEOUT", "SURVIVORS_TIMEOUT", "CoordinatorDriver"]
 
 REGISTRATION_TIMEOUT = 5.0
 """Seconds that a new connection has to say whose session it carries."""

@@ -6,10 +6,8 @@ import logging
 from collections.abc import Callable
 
 from ...errors import BringupError
-from ...transport.messages import Verdict
-from ..machines.peer import PeerConfig
-
-__all__ = ["OnCrash", "crash_error", "let_crash", "own_verdict"]
+from ...transport.wire.messages import Verdict
+from ..machines.peer.job_view import PeerConfig
 
 _log = logging.getLogger("bringup")
 

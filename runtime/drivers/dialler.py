@@ -7,14 +7,12 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, get_args
 
 from ...transport.addresses import Address
-from ...transport.local import local_connections
-from ...transport.messages import CoordinatorMessage, Message, Refused, Resume, Resumed
+from ...transport.in_process import local_connections
 from ...transport.ports import ChannelClosedError, Connection, DialReport, Network
+from ...transport.wire.messages import CoordinatorMessage, Message, Refused, Resume, Resumed
 from ..machines import events as ev
-from ..machines.knowledge import PeerConfig
+from ..machines.peer.job_view import PeerConfig
 from .session import Session
-
-__all__ = ["Dialler"]
 
 FLUSH_TIMEOUT = 1.0
 """Seconds that the last words of a peer may take."""

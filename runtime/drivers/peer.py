@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 from ...devices.base import Health
-from ...devices.health import HealthFilter
+from ...devices.health_filter import HealthFilter
 from ...devices.thread import BackendThread
 from ...errors import (
     BringupError,
@@ -20,25 +20,23 @@ from ...errors import (
     RendezvousTimeoutError,
 )
 from ...transport.addresses import Address
-from ...transport.messages import PreemptionNotice, StepTold
 from ...transport.ports import LinkIdentity, LinkListener, Network, Server
 from ...transport.ring import Ring
-from ...transport.service_messages import ServiceReply
-from ..arguments import step_of
-from ..latch import Latch, first_set
+from ...transport.wire.messages import PreemptionNotice, StepTold
+from ...transport.wire.service_messages import ServiceReply
+from ..client.latch import Latch, first_set
+from ..configuration.validation import step_of
 from ..machines import events as ev
-from ..machines.knowledge import COORDINATOR
-from ..machines.peer import PeerMachine
+from ..machines.peer.job_view import COORDINATOR
+from ..machines.peer.machine import PeerMachine
 from .coordinator import FLUSH_TIMEOUT, LATECOMERS_TIMEOUT, SURVIVORS_TIMEOUT, CoordinatorDriver
 from .crash import crash_error, own_verdict
 from .dialler import Dialler
-from .drive import INBOX_MAX, drive
+from .loop import INBOX_MAX, drive
 from .preemption import Preemption
 from .ring import RingDriver
-from .service_channel import LocalWay, RemoteWay, Way
 from .service_server import ServiceServer
-
-__all__ = ["CoordinationPeer"]
+from .service_transport import LocalWay, RemoteWay, Way
 
 T = TypeVar("T")
 

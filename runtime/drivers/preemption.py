@@ -9,10 +9,8 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 
-from ...transport.messages import PointSet, PreemptionNotice, StepAsked, StepTold
+from ...transport.wire.messages import PointSet, PreemptionNotice, StepAsked, StepTold
 from ..machines.preemption import NO_STEP, PointAnswered, PreemptionPoint
-
-__all__ = ["Preemption"]
 
 _log = logging.getLogger("bringup")
 

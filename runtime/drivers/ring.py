@@ -9,16 +9,14 @@ from typing import Any
 from ...errors import BringupError
 from ...transport.addresses import Address
 from ...transport.attempts import Trouble, TroubleKind
-from ...transport.messages import MemberInfo
 from ...transport.ports import ChannelClosedError, Link, LinkIdentity, LinkListener, Network
 from ...transport.ring import Ring, RingBrokenError
-from ..fresh import fresh
+from ...transport.wire.messages import MemberInfo
+from ..client.fresh import fresh
 from ..machines import events as ev
 from ..machines.departures import collective_without
-from ..machines.peer import PeerConfig
-from ..merge import merge_devices
-
-__all__ = ["RingDriver"]
+from ..machines.peer.job_view import PeerConfig
+from .merge import merge_devices
 
 
 class RingDriver:

@@ -10,8 +10,8 @@ from typing import get_args
 
 from ...errors import ConfigurationError
 from ...transport.ports import Frame, LinkIdentity, ServiceLink
-from ...transport.service_codec import MalformedServiceError, decode, encode_parts
-from ...transport.service_messages import (
+from ...transport.wire.service_codec import MalformedServiceError, decode, encode_parts
+from ...transport.wire.service_messages import (
     ChannelOpened,
     CloseChannel,
     EndChannel,
@@ -22,11 +22,9 @@ from ...transport.service_messages import (
     ServiceReply,
     ServiceRequest,
 )
-from ..machines.services import Services
+from ..machines.service_machine import Services
 from .channel import Channel
 from .crash import OnCrash, let_crash
-
-__all__ = ["ServiceServer"]
 
 _log = logging.getLogger("bringup")
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from ...transport.ledger import Ledger
-from ...transport.messages import Acknowledge, Message
 from ...transport.ports import ChannelClosedError, Connection
-
-__all__ = ["Session"]
+from ...transport.wire.messages import Acknowledge, Message
+from ..machines.resend_buffer import Ledger
 
 _KEPT_MAX = 10_000
 _END_TIMEOUT = 1.0

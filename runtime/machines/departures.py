@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from ...errors import PeerFailedError
-from ...transport.messages import Leaver, Leaving, MemberInfo
-from .ids import name_ids
+from ...transport.wire.messages import Leaver, Leaving, MemberInfo
+from .id_ranges import name_ids
 from .phases import Phase
-
-__all__ = ["Departures", "RoundCounts", "collective_without", "ids_of", "round_without"]
 
 _PAUSE, _PAUSE_PER_CLIENT = 0.01, 1e-4
 _NAMES_MAX = 1024

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-__all__ = ["Detector"]
-
 _UNREAD_PAUSE = 0.05
 
 

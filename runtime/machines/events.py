@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ...devices.base import LocalDevice
 from ...errors import BringupError
-from ...transport.messages import (
+from ...transport.wire.messages import (
     ClientMessage,
     CoordinatorMessage,
     KindRun,
@@ -22,65 +22,18 @@ from ...transport.messages import (
     StepAsked,
     StepTold,
 )
-from .coordinator_events import (
-    Answer,
-    CloseSession,
-    CoordinatorEffect,
-    CoordinatorEvent,
-    Departed,
-    Probe,
-    ProbeAnswered,
-    SessionEnded,
-    SessionMessage,
-    SessionResumed,
-    Tag,
-)
-from .core_ids import CoreTable
-
-__all__ = [
-    "Abort",
-    "Answer",
-    "BackendFailed",
-    "BackendStarted",
-    "Begin",
-    "CloseSession",
-    "Connect",
-    "ConnectRing",
-    "Connected",
-    "CoordinatorEffect",
-    "CoordinatorEvent",
-    "CoordinatorGone",
-    "Departed",
-    "DialFailed",
-    "Failed",
-    "HealthChanged",
-    "Left",
-    "LinkBroken",
-    "LinkDelayed",
-    "Merge",
-    "MergeFailed",
-    "Merged",
-    "OthersLeave",
-    "PeerEffect",
-    "PeerEvent",
-    "Preempt",
-    "Probe",
-    "ProbeAnswered",
-    "Received",
-    "Reconnect",
-    "Reconnected",
-    "RingConnected",
-    "Send",
-    "SessionEnded",
-    "SessionLost",
-    "SessionMessage",
-    "SessionResumed",
-    "StartBackend",
-    "Tag",
-    "Up",
-    "WishLeave",
-    "WishPreemption",
-]
+from .coordinator.events import Answer as Answer
+from .coordinator.events import CloseSession as CloseSession
+from .coordinator.events import CoordinatorEffect as CoordinatorEffect
+from .coordinator.events import CoordinatorEvent as CoordinatorEvent
+from .coordinator.events import Departed as Departed
+from .coordinator.events import Probe as Probe
+from .coordinator.events import ProbeAnswered as ProbeAnswered
+from .coordinator.events import SessionEnded as SessionEnded
+from .coordinator.events import SessionMessage as SessionMessage
+from .coordinator.events import SessionResumed as SessionResumed
+from .coordinator.events import Tag as Tag
+from .core_table import CoreTable
 
 # What happens to a peer.
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 
-from ...transport.messages import Refused
-
-__all__ = ["digest_of", "named", "refusal_of_list"]
+from ...transport.wire.messages import Refused
 
 _DIGEST_BYTES = 8
 _ADVICE = "All clients must be given the same jobs, in the same order: it gives them their ids."

@@ -5,9 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
-from ...transport.messages import KindRun
-
-__all__ = ["join_runs", "runs_of"]
+from ...transport.wire.messages import KindRun
 
 
 def runs_of(kinds: Iterable[str]) -> tuple[KindRun, ...]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Lag"]
-
 _LATE = 0.1
 _READING_MIN = 0.25
 _READING_MAX = 1.0

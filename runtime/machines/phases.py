@@ -6,9 +6,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...transport.messages import Span
-
-__all__ = ["Phase", "Progress", "Timeline", "furthest_behind", "phase_named", "slowest"]
+from ...transport.wire.messages import Span
 
 
 class Phase(enum.StrEnum):

@@ -24,17 +24,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ...transport.messages import PointSet, PreemptionNotice, StepAsked, StepTold
-from .ids import name_ids
-
-__all__ = [
-    "ANSWER_TIMEOUT",
-    "NO_STEP",
-    "WINDOW",
-    "PointAnswered",
-    "PreemptionAgreement",
-    "PreemptionPoint",
-]
+from ...transport.wire.messages import PointSet, PreemptionNotice, StepAsked, StepTold
+from .id_ranges import name_ids
 
 WINDOW = 900.0
 """A client that is taken later than this, in seconds, need not save yet: jax's 15 minutes."""

@@ -12,23 +12,21 @@ from bringup.devices.base import BackendConfig
 from bringup.devices.sim.backend import SimBackend
 from bringup.devices.thread import BackendThread
 from bringup.errors import NotInitializedError
+from bringup.runtime.client.fresh import fresh
+from bringup.runtime.client.latch import Latch
+from bringup.runtime.client.service_client import ServiceClient, barrier_request
 from bringup.runtime.drivers.coordinator import CoordinatorDriver
 from bringup.runtime.drivers.peer import CoordinationPeer
 from bringup.runtime.drivers.service_server import ServiceServer
-from bringup.runtime.fresh import fresh
-from bringup.runtime.latch import Latch
 from bringup.runtime.machines import events as ev
-from bringup.runtime.machines.coordinator import CoordinatorConfig, CoordinatorMachine
-from bringup.runtime.machines.peer import PeerConfig, PeerMachine
-from bringup.runtime.machines.services import Services
-from bringup.runtime.services import ServiceClient, barrier_request
+from bringup.runtime.machines.coordinator.machine import CoordinatorConfig, CoordinatorMachine
+from bringup.runtime.machines.peer.machine import PeerConfig, PeerMachine
+from bringup.runtime.machines.service_machine import Services
 from bringup.transport.addresses import Address
-from bringup.transport.messages import TopologyTold
-from bringup.transport.service_messages import ServiceReply, ServiceRequest
+from bringup.transport.wire.messages import TopologyTold
+from bringup.transport.wire.service_messages import ServiceReply, ServiceRequest
 
 from .places import JOB_ID, Place
-
-__all__ = ["JobOfPeers", "job_of_peers"]
 
 
 class JobOfPeers:

@@ -11,25 +11,11 @@ import uvloop
 
 from bringup.testing import MemoryNetwork
 from bringup.transport.addresses import Address
-from bringup.transport.listening import free_ports
 from bringup.transport.network import GrpcNetwork
 from bringup.transport.ports import Link, LinkIdentity, LinkListener, Network
+from bringup.transport.tcp.interfaces import free_ports
 
 from .proxy import Proxy
-
-__all__ = [
-    "DEADLINE",
-    "JOB_ID",
-    "PLACES",
-    "MemoryPlace",
-    "Place",
-    "Serve",
-    "SocketPlace",
-    "identity",
-    "quietly",
-    "ring_of_links",
-    "run",
-]
 
 DEADLINE = 20.0
 JOB_ID = "0123456789abcdef" * 2

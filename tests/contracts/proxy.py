@@ -8,8 +8,6 @@ import struct
 from types import TracebackType
 from typing import Self
 
-__all__ = ["Proxy"]
-
 _CHUNK_BYTES = 64 * 1024
 
 

@@ -11,8 +11,6 @@ from bringup.transport.ring import Ring, RingBrokenError
 
 from .places import Place, ring_of_links
 
-__all__ = ["rings", "served_ring", "served_rings"]
-
 
 async def _serve(ring: Ring) -> None:
     try:

@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["LIBRARIES", "Make", "StandIn", "build", "missing_for_stand_ins", "stand_in_environ", "uuid"]
-
 _SOURCES = Path(__file__).with_name("stand_ins")
 LIBRARIES = {"nvml.c": "libnvidia-ml.so.1", "cuda.c": "libcuda.so.1"}
 

@@ -11,8 +11,8 @@ import pytest
 
 from bringup.errors import BringupError, ConfigurationError
 from bringup.transport.addresses import Address
-from bringup.transport.messages import Goodbye, Heartbeat, HeartbeatAck, Verdict
 from bringup.transport.ports import ChannelClosedError, Connection, Network
+from bringup.transport.wire.messages import Goodbye, Heartbeat, HeartbeatAck, Verdict
 
 from .places import PLACES, Place, run
 

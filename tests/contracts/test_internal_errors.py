@@ -23,9 +23,9 @@ from bringup.runtime.drivers.peer import CoordinationPeer
 from bringup.runtime.drivers.ring import RingDriver
 from bringup.runtime.drivers.service_server import ServiceServer
 from bringup.runtime.drivers.session import Session
-from bringup.runtime.machines.coordinator import CoordinatorMachine
-from bringup.runtime.machines.peer import PeerMachine
-from bringup.runtime.machines.services import Services
+from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
+from bringup.runtime.machines.peer.machine import PeerMachine
+from bringup.runtime.machines.service_machine import Services
 from bringup.transport.ring import Ring
 
 from .peers import JobOfPeers, job_of_peers

@@ -22,9 +22,7 @@ from bringup.devices.isolation.process import BackendProcess
 from bringup.devices.thread import BackendThread
 from bringup.errors import DeviceInitializationError
 
-from .test_isolation import LONG, native, pid_of, sim, watched
-
-__all__ = ["native"]
+from .test_isolation import LONG, pid_of, sim, watched
 
 Native = Callable[..., IsolatedBackend]
 

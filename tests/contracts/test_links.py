@@ -13,9 +13,9 @@ import pytest
 
 from bringup.transport.addresses import Address
 from bringup.transport.attempts import Trouble, TroubleKind
-from bringup.transport.link import TcpLink
 from bringup.transport.network import GrpcNetwork
 from bringup.transport.ports import ChannelClosedError, Link, LinkIdentity, LinkListener, ProbeOutcome
+from bringup.transport.tcp.link import TcpLink
 
 from .places import PLACES, Place, SocketPlace, identity, quietly, ring_of_links, run
 

@@ -17,8 +17,8 @@ from bringup.devices.sim.backend import SimBackend
 from bringup.devices.thread import BackendThread
 from bringup.errors import DeviceInitializationError, PeerFailedError
 from bringup.runtime.machines.kinds import runs_of
-from bringup.transport.codec import CLIENT_MESSAGE_BYTES_MAX, encode
-from bringup.transport.messages import Ready
+from bringup.transport.wire.codec import CLIENT_MESSAGE_BYTES_MAX, encode
+from bringup.transport.wire.messages import Ready
 
 from .odd_answers import ANSWERS, ERRORS, OddBackend
 from .peers import job_of_peers

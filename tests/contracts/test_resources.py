@@ -9,8 +9,8 @@ import time
 
 import numpy as np
 
-from bringup.transport.messages import Heartbeat
 from bringup.transport.ports import Connection
+from bringup.transport.wire.messages import Heartbeat
 
 from .places import Place, ring_of_links, run
 from .rings import served_rings

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pytest
 
 from bringup.errors import CollectiveMismatchError, ConfigurationError
-from bringup.transport.frames import HEADER_BYTES, FrameHeader
+from bringup.transport.collective_frames import HEADER_BYTES, FrameHeader
 from bringup.transport.ring import Ring, RingBrokenError
 
 from .places import PLACES, Place, ring_of_links, run

@@ -9,11 +9,11 @@ import pytest
 
 from bringup.errors import PeerFailedError
 from bringup.runtime.kv import KeyValueStore
-from bringup.runtime.machines import kv_lists
+from bringup.runtime.machines.kv import lists as kv_lists
 from bringup.transport.addresses import Address
 from bringup.transport.ports import ChannelClosedError, Frame, LinkIdentity
-from bringup.transport.service_codec import encode_parts
-from bringup.transport.service_messages import GetKey, OpenChannel, Value
+from bringup.transport.wire.service_codec import encode_parts
+from bringup.transport.wire.service_messages import GetKey, OpenChannel, Value
 
 from .peers import JobOfPeers, job_of_peers
 from .places import PLACES, MemoryPlace, Place, identity, run

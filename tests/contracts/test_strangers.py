@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bringup.transport import link_listener
 from bringup.transport.attempts import Trouble
-from bringup.transport.hello import HELLO_BYTES, REPLY_BYTES, Hello, Purpose, Reply, Status, decode_reply
 from bringup.transport.ports import Connection
+from bringup.transport.tcp import listener as link_listener
+from bringup.transport.tcp.handshake import HELLO_BYTES, REPLY_BYTES, Hello, Purpose, Reply, Status, decode_reply
 
 from .places import PLACES, Place, identity, quietly, run
 from .test_connections import ack, connect, served

@@ -10,8 +10,8 @@ from bringup.testing.job import LocalJob
 
 BROKEN = """
 import bringup
-from bringup.runtime.machines.coordinator import CoordinatorMachine
-from bringup.runtime.machines.peer import PeerMachine
+from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
+from bringup.runtime.machines.peer.machine import PeerMachine
 def broken(*_):
     raise AssertionError("injected")
 with bringup.sync.initialize("SIM") as system:
@@ -23,7 +23,7 @@ with bringup.sync.initialize("SIM") as system:
 
 INTERRUPTED = """
 import os, signal, threading, bringup
-from bringup.runtime.client import ACTIVE
+from bringup.runtime.client.client import ACTIVE
 def interrupt():
     while not ACTIVE.get().peer.machine.program._num_waits:
         threading.Event().wait(0.01)

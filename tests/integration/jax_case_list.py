@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CASES", "CASES_WITHOUT_A_NUMBER", "NUMBERED", "Differs"]
-
 NUMBERED = {"C": 20, "D": 21, "E": 20, "G": 6}
 """How many cases there are of each kind."""
 
@@ -31,9 +29,9 @@ _COUNTED = "the coordinator counts the rounds, so that no client can be out of s
 
 _BRING_UP = "tests/integration/test_bring_up.py::"
 _REFUSALS = "tests/integration/test_refusals.py::"
-_COORDINATOR = "tests/unit/test_coordinator_machine.py::"
+_COORDINATOR = "tests/unit/runtime/machines/coordinator/test_coordinator_machine.py::"
 _KILL = "tests/faults/test_kill.py::"
-_PREEMPTION = "tests/unit/test_preemption.py::"
+_PREEMPTION = "tests/unit/runtime/machines/test_preemption.py::"
 _KILLED_IDLE = f"{_KILL}test_killed_when_up_and_idle_while_others_wait_in_every_way"
 _LATE = f"{_BRING_UP}test_any_client_may_start_last"
 _MISSING = f"{_REFUSALS}test_a_missing_client_is_named_at_the_deadline"
@@ -71,7 +69,8 @@ CASES: dict[str, str | tuple[str, ...] | Differs] = {
     "D10": "d10_an_id_can_be_used_again",
     "D11": Differs(_COUNTED, "d11_a_slow_and_a_fast_client_never_meet_in_the_wrong_round"),
     "D12": Differs(
-        _COUNTED, "tests/unit/test_barrier_rounds.py::test_the_nth_call_of_each_client_ends_as_round_n_does"
+        _COUNTED,
+        "tests/unit/runtime/machines/barrier/test_rounds.py::test_the_nth_call_of_each_client_ends_as_round_n_does",
     ),
     "D13": Differs("it is `UNAVAILABLE`, as for every other call, with who and why", "killed"),
     "D14": Differs(
@@ -81,8 +80,8 @@ CASES: dict[str, str | tuple[str, ...] | Differs] = {
     ),
     "D15": Differs(
         "the original's Python client cannot cancel either; here a caller that is cancelled has not come",
-        "tests/unit/test_barrier_rounds.py::test_who_cancels_has_not_come_and_comes_to_the_same_round_again",
-        "tests/unit/test_barrier_rounds.py::test_a_cancel_that_meets_the_release_comes_too_late",
+        "tests/unit/runtime/machines/barrier/test_rounds.py::test_who_cancels_has_not_come_and_comes_to_the_same_round_again",
+        "tests/unit/runtime/machines/barrier/test_rounds.py::test_a_cancel_that_meets_the_release_comes_too_late",
     ),
     "D16": "d16_one_thread_at_a_time",
     "D17": "killed",

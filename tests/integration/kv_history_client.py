@@ -24,8 +24,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import bringup
-from bringup.runtime.drivers.service_channel import RemoteWay
-from bringup.runtime.machines import services
+from bringup.runtime.drivers.service_transport import RemoteWay
+from bringup.runtime.machines import service_machine as services
 
 _PATIENCE = 30.0
 WORKERS = 3

@@ -21,8 +21,6 @@ from ..unit.linearizability import (
     TryGet,
 )
 
-__all__ = ["history_of"]
-
 
 def history_of(journals: Iterable[Path]) -> History:
     """Return what the clients did, in the order in which it happened; a call with no end in it may have had its effect.

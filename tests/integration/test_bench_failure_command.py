@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bringup.runtime.commands.bench.failure_faults import CATALOGUE
+from bringup.commands.bench.failure.faults import CATALOGUE
 
 
 def bench(*arguments: str) -> subprocess.CompletedProcess[str]:

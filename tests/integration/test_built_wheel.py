@@ -38,5 +38,5 @@ def test_the_wheel_from_the_sdist_is_the_tree(tmp_path: Path) -> None:
     assert {name for name in names if ".dist-info/" not in name} == expected
     assert {"bringup/py.typed", "bringup/transport/protos/bringup.proto"} <= expected
     assert metadata["licenses/LICENSE"] == (ROOT / "LICENSE").read_text()
-    assert "bringup = bringup.runtime.commands.main:main" in metadata["entry_points.txt"]
+    assert "bringup = bringup.commands.main:main" in metadata["entry_points.txt"]
     assert (ROOT / "README.md").read_text().strip() in metadata["METADATA"]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bringup.testing.calls import ANSWER_TIMEOUT
 from bringup.testing.job import LocalJob
+from bringup.testing.remote_calls import ANSWER_TIMEOUT
 
 N = 3
 HEALTH = {"health_interval": 0.05, "heartbeat_interval": 0.2, "heartbeat_timeout": 30.0}

@@ -13,7 +13,7 @@ import bringup.sync
 from bringup.errors import ConfigurationError
 from bringup.runtime.configuration.options import Options
 from bringup.testing.job import LocalJob
-from bringup.transport.listening import free_ports
+from bringup.transport.tcp.interfaces import free_ports
 
 TINY, LONGEST = 1e-9, 1e9
 

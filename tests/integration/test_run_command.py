@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bringup.runtime.commands import launch_guard
+from bringup.processes import guard as launch_guard
 
 # Long enough for a test to fail by its own time-out, should anybody wait for it.
 FOREVER = "sleep 600"

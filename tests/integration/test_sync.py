@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 import bringup
-from bringup.runtime import client, collectives
+from bringup.runtime import collectives
 from bringup.runtime.blocking import SyncSystem
-from bringup.runtime.services import ServiceClient
+from bringup.runtime.client import client
+from bringup.runtime.client.service_client import ServiceClient
 from bringup.testing.fake import FakeJob
 from bringup.testing.job import LocalJob, free_ports
 
@@ -264,7 +265,7 @@ def test_ctrl_c_interrupts_and_cleans_up() -> None:
     port = free_ports(1)[0]
     code = f"""
 import os, socket, threading, bringup
-from bringup.runtime.client import ACTIVE
+from bringup.runtime.client.client import ACTIVE
 def interrupt():
     while (client := ACTIVE.get()) is None or client.phase != "rendezvous":
         threading.Event().wait(0.01)

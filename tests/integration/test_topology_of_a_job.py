@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from bringup.testing.job import LocalJob
-from bringup.transport.listening import free_ports
+from bringup.transport.tcp.interfaces import free_ports
 
 
 def topology(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -11,8 +11,8 @@ from bringup.errors import (
     RendezvousTimeoutError,
     TopologyError,
 )
-from bringup.runtime.machines.ids import unpack_ids
-from bringup.transport.messages import Verdict
+from bringup.runtime.machines.id_ranges import unpack_ids
+from bringup.transport.wire.messages import Verdict
 
 from .network import EVER
 from .truth import is_clean, is_unheard_for_a_reason
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from .job import Job
     from .process import Process
     from .world import World
-
-__all__ = ["error_is_true", "verdict_is_true"]
 
 _NEVER_EARLY = 1e-9
 _LATE = 0.001

@@ -14,16 +14,6 @@ if TYPE_CHECKING:
     from .process import Process
     from .world import World
 
-__all__ = [
-    "barrier_was_called",
-    "link_broke",
-    "point_was_reached",
-    "process_crashed",
-    "process_gave_up",
-    "process_is_silent",
-    "program_stalled",
-]
-
 _PROBED = 0.02
 """Seconds that the verdict on a dead client waits for others that died with it."""
 

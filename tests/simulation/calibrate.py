@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 from bringup.runtime.drivers.coordinator import CoordinatorDriver
-from bringup.runtime.machines.coordinator import CoordinatorConfig, CoordinatorMachine
-from bringup.transport import service_codec
+from bringup.runtime.machines.coordinator.machine import CoordinatorConfig, CoordinatorMachine
 from bringup.transport.addresses import Address
-from bringup.transport.codec import decode, encode
-from bringup.transport.control import GrpcServer, open_connection
 from bringup.transport.credentials import INSECURE
-from bringup.transport.messages import (
+from bringup.transport.grpc.connection import GrpcServer, open_connection
+from bringup.transport.wire import service_codec
+from bringup.transport.wire.codec import decode, encode
+from bringup.transport.wire.messages import (
     PROTOCOL_VERSION,
     Formed,
     Heartbeat,
@@ -24,7 +24,7 @@ from bringup.transport.messages import (
     Register,
     TopologyTold,
 )
-from bringup.transport.service_messages import Items, KeyValue
+from bringup.transport.wire.service_messages import Items, KeyValue
 
 _PORT = 29_871
 _CLIENTS = 100

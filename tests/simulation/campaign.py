@@ -13,8 +13,6 @@ from functools import partial
 
 from .run import Report, run_seed
 
-__all__ = ["Failure", "Summary", "replay_command", "run_seeds"]
-
 _SEEDS_AT_ONCE = 10
 
 

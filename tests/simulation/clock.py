@@ -7,8 +7,6 @@ import heapq
 from collections.abc import Callable, Iterable
 from typing import Any
 
-__all__ = ["Clock"]
-
 _TEXT_MAX = 150
 
 

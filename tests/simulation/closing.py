@@ -8,14 +8,12 @@ from bringup.errors import PeerFailedError, RendezvousTimeoutError
 from bringup.runtime.drivers.coordinator import FLUSH_TIMEOUT as HOST_FLUSH_TIMEOUT
 from bringup.runtime.drivers.coordinator import LATECOMERS_TIMEOUT, SURVIVORS_TIMEOUT
 from bringup.runtime.drivers.dialler import FLUSH_TIMEOUT
-from bringup.runtime.machines.coordinator import CoordinatorMachine
+from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
 
 from .network import EVER
 
 if TYPE_CHECKING:
     from .process import Process
-
-__all__ = ["Closing"]
 
 
 class Closing:

@@ -10,23 +10,10 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-from bringup.transport import codec
-from bringup.transport.messages import HeartbeatAck, Message, Shared
+from bringup.transport.wire import codec
+from bringup.transport.wire.messages import HeartbeatAck, Message, Shared
 
 K = TypeVar("K")
-
-__all__ = [
-    "CALL",
-    "ENCODED_BYTE",
-    "MESSAGE",
-    "SERVICE_BYTE",
-    "SERVICE_MESSAGE",
-    "Letter",
-    "Mail",
-    "Meter",
-    "seconds_to_read",
-    "slack",
-]
 
 MESSAGE = 70e-6
 """To receive a message of a session and act on it, or to send one: half of a heartbeat and its answer, 144 us."""

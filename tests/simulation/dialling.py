@@ -1,7 +1,7 @@
 """How a simulated process reaches another: names, connects and patience. What decides is what ships.
 
-`transport.dial.reach` makes attempts as `Attempts` says and `transport.names` looks up as a `NameRecord` says; here the
-same objects are asked, and the kernel, the resolver and the network are simulated.
+`transport.tcp.dial.reach` makes attempts as `Attempts` says and `transport.names` looks up as a `NameRecord` says; here
+the same objects are asked, and the kernel, the resolver and the network are simulated.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from bringup.transport.attempts import CONNECT_TIMEOUT, Attempts, Goal, NameReco
 
 if TYPE_CHECKING:
     from .process import Process
-
-__all__ = ["RESUME_TIMEOUT", "SLOWLY", "SWALLOWED", "Dial", "Dials"]
 
 SLOWLY = "slowly"
 """How a connect may go beside the kinds of trouble: it takes seconds, and works."""

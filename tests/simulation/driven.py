@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from bringup.runtime.machines.coordinator import CoordinatorMachine
-from bringup.runtime.machines.peer import PeerMachine
+from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
+from bringup.runtime.machines.peer.machine import PeerMachine
 
 from . import invariants
 
 if TYPE_CHECKING:
     from .process import Process
-
-__all__ = ["LATENESS_MAX", "Driven"]
 
 LATENESS_MAX = 0.0005
 """Seconds by which a timer of an event loop may be late."""

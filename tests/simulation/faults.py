@@ -15,24 +15,6 @@ if TYPE_CHECKING:
     from .process import Process
     from .world import World
 
-__all__ = [
-    "Abort",
-    "BreakConnection",
-    "BreakLink",
-    "Crash",
-    "CutBetween",
-    "CutOff",
-    "Fault",
-    "LoseNames",
-    "Overload",
-    "Preempt",
-    "Restart",
-    "Sicken",
-    "Sleep",
-    "Stop",
-    "TroubleDials",
-]
-
 _HOST = 0
 _WAYS = ("both ways", "to it", "from it")
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from bringup.runtime.machines import events as ev
-from bringup.runtime.machines.coordinator import CoordinatorMachine
-from bringup.runtime.machines.ids import unpack_ids
-from bringup.runtime.machines.peer import PeerMachine
-from bringup.transport.messages import Commit, Dismissed, HeartbeatAck, Ready, Register, Verdict
-from bringup.transport.service_messages import Done, ServiceReply
+from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
+from bringup.runtime.machines.id_ranges import unpack_ids
+from bringup.runtime.machines.peer.machine import PeerMachine
+from bringup.transport.wire.messages import Commit, Dismissed, HeartbeatAck, Ready, Register, Verdict
+from bringup.transport.wire.service_messages import Done, ServiceReply
 
 from . import blame
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from .job import Job
     from .process import Process
     from .world import World
-
-__all__ = ["PATIENCE", "after_step", "waits_no_longer"]
 
 PATIENCE = 0.001
 """Seconds by which a client may be later than its deadline: its event loop's timers are not exact."""

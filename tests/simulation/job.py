@@ -6,14 +6,12 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bringup.runtime.machines.coordinator import CoordinatorConfig
-    from bringup.runtime.machines.core_ids import CoreTable
-    from bringup.transport.messages import Verdict
+    from bringup.runtime.machines.coordinator.machine import CoordinatorConfig
+    from bringup.runtime.machines.core_table import CoreTable
+    from bringup.transport.wire.messages import Verdict
 
     from .process import Process
     from .services import SimulatedServices
-
-__all__ = ["Job"]
 
 
 class Job:

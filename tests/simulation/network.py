@@ -16,8 +16,6 @@ from .clock import Clock
 if TYPE_CHECKING:
     from .process import Process
 
-__all__ = ["DELAY_MAX", "EVER", "LAN", "RECONNECT_MAX", "Cut", "Latency", "Network", "Stream"]
-
 EVER = float("inf")
 
 _LOCAL_DELAY = 0.00001

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from .session import Connection
     from .world import World
 
-__all__ = ["OsProcess"]
-
 
 class OsProcess:
     """What is below a client's process.

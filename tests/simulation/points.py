@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 
 from bringup.runtime.machines import events as ev
 from bringup.runtime.machines.preemption import FromPoint, PointAnswered, PreemptionPoint
-from bringup.transport.messages import PointSet, StepAsked
+from bringup.transport.wire.messages import PointSet, StepAsked
 
 from . import bounds
 
 if TYPE_CHECKING:
     from .process import Process
-
-__all__ = ["Points"]
 
 
 class Points:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from bringup.errors import ConfigurationError, DeviceInitializationError
 from bringup.runtime.machines import events as ev
-from bringup.runtime.machines.peer import PeerConfig, PeerMachine
+from bringup.runtime.machines.peer.machine import PeerConfig, PeerMachine
 from bringup.runtime.machines.phases import Phase
-from bringup.transport.service_messages import EnterBarrier, ServiceReply
+from bringup.transport.wire.service_messages import EnterBarrier, ServiceReply
 
 from . import bounds, invariants
 from .closing import Closing
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from .ring import RingEnd
     from .session import Session
     from .world import World
-
-__all__ = ["Process"]
 
 _LEAVE_GRACE = 1.0
 

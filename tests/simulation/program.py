@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from .process import Process
     from .scenario import Step, Work
 
-__all__ = ["Program"]
-
 
 class Program:
     """The same steps in every client, one after the other, each after some thought; then the wish to shut down.

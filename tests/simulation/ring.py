@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from .process import Process
     from .world import World
 
-__all__ = ["RingEnd", "SimulatedRing"]
-
 Shares = list[Sequence[LocalDevice]]
 
 _CLOSED = "the other side closed the connection"

@@ -7,15 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from bringup.transport.service_messages import Done
+from bringup.transport.wire.service_messages import Done
 
 from .network import EVER
 from .process import Process
 from .program import Program
 from .scenario import Scenario, Step, draw
 from .world import World
-
-__all__ = ["Report", "run_seed"]
 
 _LIVENESS_STEPS = (Step("all are here", 0.1, None),)
 _KILLED_WHILE_STOPPED = 0.5

@@ -13,8 +13,6 @@ from .dialling import SLOWLY, SWALLOWED
 from .faults import Fault
 from .network import EVER, LAN, Latency
 
-__all__ = ["KINDS", "BackendTrouble", "Moment", "Planned", "Scenario", "Step", "Work", "draw"]
-
 _LATENCIES = (
     LAN,
     Latency(0.0001, 0.002, loss=0.01),

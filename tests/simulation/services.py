@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from bringup.runtime.machines.coordinator import CoordinatorMachine
-from bringup.runtime.machines.ids import unpack_ids
-from bringup.runtime.machines.services import Services
-from bringup.transport import service_codec
-from bringup.transport.service_messages import ServiceReply, ServiceRequest, SetKey
+from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
+from bringup.runtime.machines.id_ranges import unpack_ids
+from bringup.runtime.machines.service_machine import Services
+from bringup.transport.wire import service_codec
+from bringup.transport.wire.service_messages import ServiceReply, ServiceRequest, SetKey
 
 from . import invariants
 from .costs import SERVICE_BYTE, SERVICE_MESSAGE, Meter
@@ -19,8 +19,6 @@ from .network import Stream
 
 if TYPE_CHECKING:
     from .process import Process
-
-__all__ = ["SimulatedServices"]
 
 _KV_MAX_BYTES = 2**30
 _FIRST_TICKET = 1_000_000

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from bringup.runtime.machines import events as ev
-from bringup.transport.ledger import Ledger
-from bringup.transport.messages import ClientMessage, CoordinatorMessage, Leave, Register
+from bringup.runtime.machines.resend_buffer import Ledger
+from bringup.transport.wire.messages import ClientMessage, CoordinatorMessage, Leave, Register
 
 from .costs import Letter, seconds_to_read
 from .network import Network, Stream
@@ -15,8 +15,6 @@ from .network import Network, Stream
 if TYPE_CHECKING:
     from .process import Process
     from .wire import Wire
-
-__all__ = ["Connection", "Session"]
 
 _END_TIMEOUT = 1.0
 _RESET = "the connection broke: Connection reset"

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from bringup.runtime.machines import events as ev
-from bringup.runtime.machines import kv_store
-from bringup.runtime.machines.coordinator import CoordinatorMachine
-from bringup.runtime.machines.kv_store import KeyValueStore
-from bringup.transport import codec
-from bringup.transport.service_messages import Items, ListKeys, ServiceReply
+from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
+from bringup.runtime.machines.kv import store as kv_store
+from bringup.runtime.machines.kv.store import KeyValueStore
+from bringup.transport.wire import codec
+from bringup.transport.wire.service_messages import Items, ListKeys, ServiceReply
 
 from . import world as worlds
 from .costs import Meter

@@ -11,24 +11,26 @@ from typing import Any
 
 import pytest
 
-from bringup.runtime.machines import admission, coordinator, suspicions
 from bringup.runtime.machines import events as ev
-from bringup.runtime.machines.coordinator import CoordinatorMachine
-from bringup.runtime.machines.coordinator_watch import CoordinatorWatch
-from bringup.runtime.machines.culprits import Culprit
+from bringup.runtime.machines.coordinator import admission
+from bringup.runtime.machines.coordinator import machine as coordinator
+from bringup.runtime.machines.coordinator import suspicion as suspicions
+from bringup.runtime.machines.coordinator.commit import Reports
+from bringup.runtime.machines.coordinator.culprits import Culprit
+from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
+from bringup.runtime.machines.coordinator.stragglers import Steps
+from bringup.runtime.machines.coordinator.suspicion import Suspicions
 from bringup.runtime.machines.detector import Detector
 from bringup.runtime.machines.lag import Lag
-from bringup.runtime.machines.own_program import OwnProgram
-from bringup.runtime.machines.peer import PeerMachine
+from bringup.runtime.machines.peer.coordinator_watch import CoordinatorWatch
+from bringup.runtime.machines.peer.machine import PeerMachine
+from bringup.runtime.machines.peer.own_program import OwnProgram
 from bringup.runtime.machines.preemption import PreemptionAgreement
-from bringup.runtime.machines.reports import Reports
-from bringup.runtime.machines.steps import Steps
-from bringup.runtime.machines.suspicions import Suspicions
+from bringup.runtime.machines.resend_buffer import Ledger
 from bringup.transport import attempts
 from bringup.transport.attempts import Goal, NameRecord, TroubleKind
-from bringup.transport.ledger import Ledger
-from bringup.transport.messages import Ready, Verdict
 from bringup.transport.ports import ProbeOutcome
+from bringup.transport.wire.messages import Ready, Verdict
 
 from .run import run_seed
 

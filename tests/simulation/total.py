@@ -9,9 +9,7 @@ import numpy.typing as npt
 
 from bringup.devices.base import LocalDevice
 from bringup.errors import TopologyError
-from bringup.runtime.machines.core_ids import CoreTable, counts_of, own_entry, own_rows, table_of
-
-__all__ = ["Total"]
+from bringup.runtime.machines.core_table import CoreTable, counts_of, own_entry, own_rows, table_of
 
 Int32Array = npt.NDArray[np.int32]
 

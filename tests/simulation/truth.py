@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from .process import Process
     from .world import World
 
-__all__ = ["clear_stretches", "has_had_only", "is_clean", "is_dirty_throughout", "is_unheard_for_a_reason"]
-
 Interval = tuple[float, float]
 
 _LATE = 0.1

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from .process import Process
     from .world import World
 
-__all__ = ["Wire"]
-
 _HOST = 0
 _REDIAL_DELAY = 0.05
 _PROBE_LAG_MAX = 0.5

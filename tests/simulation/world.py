@@ -13,10 +13,10 @@ from typing import Any, Self
 from bringup.devices.base import CoreLocation, LocalDevice
 from bringup.runtime.drivers.coordinator import TOLD_AT_ONCE
 from bringup.runtime.machines import events as ev
-from bringup.runtime.machines.coordinator import CoordinatorConfig, CoordinatorMachine
-from bringup.runtime.machines.member import welcome
-from bringup.runtime.machines.peer import PeerConfig
-from bringup.transport.messages import CoordinatorMessage, Formed
+from bringup.runtime.machines.coordinator.machine import CoordinatorConfig, CoordinatorMachine
+from bringup.runtime.machines.coordinator.member import welcome
+from bringup.runtime.machines.peer.machine import PeerConfig
+from bringup.transport.wire.messages import CoordinatorMessage, Formed
 
 from . import costs, invariants
 from .clock import Clock
@@ -28,8 +28,6 @@ from .process import Process
 from .ring import SimulatedRing
 from .services import SimulatedServices
 from .wire import Wire
-
-__all__ = ["World"]
 
 _DEVICES_MAX = 4
 _NOT_SHOWN = ("Heartbeat", "HeartbeatAck")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from bringup.runtime.machines.kv_store import KeyValueRequest, KeyValueStore
-from bringup.transport import service_messages as sm
-
-__all__ = ["DoublingStore", "ForgetfulStore", "StaleStore", "TornStore"]
+from bringup.runtime.machines.kv.store import KeyValueRequest, KeyValueStore
+from bringup.transport.wire import service_messages as sm
 
 
 class StaleStore(KeyValueStore):

@@ -16,24 +16,6 @@ import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-__all__ = [
-    "Call",
-    "CompareAndSet",
-    "Delete",
-    "Get",
-    "History",
-    "Increment",
-    "List",
-    "Operation",
-    "Refused",
-    "Result",
-    "Set",
-    "TryGet",
-    "Violation",
-    "apply",
-    "check",
-]
-
 State = dict[str, bytes]
 
 

@@ -22,51 +22,15 @@ LAYERS = {
     "errors": set[str](),
     "devices": {"errors"},
     "transport": {"errors"},
-    "runtime": {"errors", "devices", "transport", ""},
-    "testing": {"errors", "devices", "transport", "runtime", ""},
+    "processes": {"errors"},
+    "runtime": {"errors", "devices", "transport", "processes", ""},
+    "testing": {"errors", "devices", "transport", "processes", "runtime", "commands", ""},
+    "commands": {"errors", "devices", "transport", "processes", "runtime", "testing", ""},
     "sync": {"runtime"},
     "compat": {"errors", "runtime"},
 }
 """What the modules of each part may import beside their own; `""` is the package's own face."""
 
-PURE = [
-    "runtime.machines",
-    *(f"runtime.machines.{path.stem}" for path in sorted((ROOT / "runtime/machines").glob("[a-z]*.py"))),
-    "runtime.arguments",
-    "runtime.process_report",
-    "runtime.topology",
-    *(f"runtime.topology.{path.stem}" for path in sorted((ROOT / "runtime/topology").glob("[a-z]*.py"))),
-    "runtime.commands.topology.drawing",
-    "runtime.commands.topology.svg",
-    "transport.addresses",
-    "transport.attempts",
-    "transport.ledger",
-    "transport.messages",
-    "transport.service_codec",
-    "transport.service_forms",
-    "transport.service_messages",
-    "transport.frames",
-    "transport.ring_schedule",
-    "transport.hello",
-    "transport.texts",
-    "devices.sim.slice",
-    "devices.sim.faults",
-    "devices.answers",
-    "devices.health",
-    "devices.texts",
-    "devices.tpu.chips",
-    "devices.tpu.cores",
-    "devices.tpu.environment",
-    "devices.tpu.errors",
-    "devices.isolation.frames",
-    "devices.gpu.location",
-    "devices.gpu.verdict",
-    "devices.gpu.visible",
-    "devices.gpu.xids",
-    "devices.jax.devices",
-    "devices.tpu.slices",
-    "errors",
-]
 IMPURE = {"asyncio", "multiprocessing", "os", "random", "secrets", "select", "signal", "socket", "subprocess"} | {
     "threading",
     "time",
@@ -75,7 +39,7 @@ IMPURE = {"asyncio", "multiprocessing", "os", "random", "secrets", "select", "si
 PORTS = {"transport.ports"}
 """Protocols of asynchronous things: pure modules take their records and enums from here."""
 
-READS_THE_ENVIRONMENT = {"runtime.startup", "transport.grpc_settings"}
+READS_THE_ENVIRONMENT = {"runtime.client.startup", "transport.grpc.settings"}
 CALLS_THE_FACE = {"testing.client"}
 """What stands where a user's program stands, and imports bringup as one does."""
 
@@ -99,6 +63,45 @@ FILES = {
     if path.relative_to(ROOT).parts[0] in LAYERS or path.parent == ROOT
     if "_pb2" not in path.name
 }
+
+
+PURE = [
+    "runtime.machines",
+    *(name for name in FILES if name.startswith(("runtime.machines.", "devices.topology."))),
+    "runtime.configuration.validation",
+    "runtime.client.process_report",
+    "devices.topology",
+    "commands.topology.drawing",
+    "commands.topology.svg",
+    "transport.addresses",
+    "transport.attempts",
+    "runtime.machines.resend_buffer",
+    "transport.wire.messages",
+    "transport.wire.service_codec",
+    "transport.wire.service_forms",
+    "transport.wire.service_messages",
+    "transport.collective_frames",
+    "transport.ring_schedule",
+    "transport.tcp.handshake",
+    "transport.texts",
+    "devices.sim.slice",
+    "devices.sim.faults",
+    "devices.answers",
+    "devices.health_filter",
+    "devices.texts",
+    "devices.tpu.chips",
+    "devices.tpu.cores",
+    "devices.tpu.environment",
+    "devices.tpu.errors",
+    "devices.isolation.frames",
+    "devices.gpu.location",
+    "devices.gpu.health",
+    "devices.gpu.visible_devices",
+    "devices.gpu.xids",
+    "devices.jax.devices",
+    "devices.tpu.slices",
+    "errors",
+]
 
 
 @cache
@@ -164,11 +167,11 @@ def test_machines_know_no_driver_and_drivers_no_face() -> None:
         if module.startswith("runtime.drivers"):
             faces = {
                 "runtime.initialize",
-                "runtime.startup",
+                "runtime.client.startup",
                 "runtime.system",
                 "runtime.blocking",
-                "runtime.client",
-                "runtime.commands",
+                "runtime.client.client",
+                "commands",
             }
             assert not {name for name in imported if any(name.startswith(face) for face in faces)}, module
 
@@ -176,7 +179,7 @@ def test_machines_know_no_driver_and_drivers_no_face() -> None:
 def test_only_the_edge_reads_the_environment() -> None:
     names = {"environ", "environb", "getenv", "getenvb", "putenv"}
     for module in FILES:
-        if module in READS_THE_ENVIRONMENT or module.startswith(("runtime.commands", "testing")):
+        if module in READS_THE_ENVIRONMENT or module.startswith(("commands", "testing")):
             continue
         for node in ast.walk(tree_of(module)):
             if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "os":
@@ -186,7 +189,7 @@ def test_only_the_edge_reads_the_environment() -> None:
 
 
 def test_transport_only_tells_grpc_by_the_environment() -> None:
-    lines = [line for line in FILES["transport.grpc_settings"].read_text().splitlines() if "os.environ" in line]
+    lines = [line for line in FILES["transport.grpc.settings"].read_text().splitlines() if "os.environ" in line]
     assert all(line.startswith('os.environ.setdefault("GRPC_') for line in lines)
 
 
@@ -200,11 +203,11 @@ def test_nothing_that_comes_from_a_wire_can_run() -> None:
 
 
 def test_everything_logs_by_one_name() -> None:
-    """What `runtime.output` promises of the runtime's loop, it keeps for that logger."""
+    """What `runtime.client.output` promises of the runtime's loop, it keeps for that logger."""
     for module in FILES:
         for node in ast.walk(tree_of(module)):
             if (
-                module != "runtime.output"
+                module != "runtime.client.output"
                 and isinstance(node, ast.Call)
                 and ast.unparse(node.func).endswith("getLogger")
             ):

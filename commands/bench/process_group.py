@@ -1,0 +1,220 @@
+"""The processes of one run: how they are started, held at gates, heard, and ended.
+
+They are forked from a process with one thread that has imported the measured library (`host.py`), or are fresh
+interpreters. Every client says when it is ready and waits at a gate, a pipe whose other end is closed: one system call
+wakes them all. The times that it sends compare with each other: CLOCK_MONOTONIC is one clock for all processes of a
+machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import tempfile
+import time
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any, Self
+
+from .worker import Station, attend, execute
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+    from types import TracebackType
+
+    from .worker import Place
+
+READY_TIMEOUT = 600.0
+_LAST_LINES = 4
+_READ_BYTES = 65536
+_ENDED = "ended"
+
+
+class RunFailed(Exception):
+    """Ends a run; the text is the outcome's failure."""
+
+
+class NotHeard(RunFailed):
+    """Clients have not said in time what they were expected to say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A process that has ended.
+
+    Attributes:
+        at: When that was seen, monotonic.
+        how: `ended with status 1`, `was ended by SIGABRT`.
+        output: The last lines that it wrote, as a clause of a message.
+    """
+
+    at: float
+    how: str
+    output: str
+
+
+class Clients:
+    """The processes of one run, from their start to their end; a context manager that leaves none behind.
+
+    Args:
+        library: `module:attribute` of the `Library` that the clients work with.
+        places: The clients, in the order in which their processes are started.
+        early: Those that have a gate of their own, which opens first.
+        fresh: Those that are fresh interpreters; the others are forked from this process, which must have one thread.
+    """
+
+    def __init__(
+        self, library: str, places: Sequence[Place], *, early: Collection[int] = (), fresh: Collection[int] = ()
+    ) -> None:
+        self._library, self._places, self._early, self._fresh = library, places, early, fresh
+        self._pids: dict[int, int] = {}
+        self._output: dict[int, IO[bytes]] = {}
+        self._partial: dict[int, bytes] = {}
+        self._inboxes: dict[int, deque[tuple[str, Any]]] = {}
+        self._selector = selectors.DefaultSelector()
+        self._early_gate, self._late_gate, self._leave_gate = os.pipe(), os.pipe(), os.pipe()
+        self._writers = {self._early_gate[1], self._late_gate[1], self._leave_gate[1]}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        for pid in self._pids.values():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        for file in self._output.values():
+            file.close()
+        for key in list(self._selector.get_map().values()):
+            os.close(key.fd)
+        self._selector.close()
+        for descriptor in {self._early_gate[0], self._late_gate[0], self._leave_gate[0], *self._writers}:
+            os.close(descriptor)
+
+    def start(self) -> None:
+        """Start all processes."""
+        for place in self._places:
+            client_id = place.client_id
+            reading, writing = os.pipe()
+            self._output[client_id] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the run
+            pid = os.fork()
+            if pid == 0:
+                self._become_client(place, writing)
+            self._pids[client_id] = pid
+            self._partial[client_id], self._inboxes[client_id] = b"", deque()
+            os.close(writing)
+            self._selector.register(reading, selectors.EVENT_READ, client_id)
+
+    def hear(
+        self, kind: str, timeout: float, of: Iterable[int] | None = None, *, or_end: bool = False
+    ) -> dict[int, Any]:
+        """Wait for the next message of some clients, or of all, which must be of this kind.
+
+        Args:
+            kind: Of the message.
+            timeout: Seconds.
+            of: The client ids.
+            or_end: Let a process end instead: its value is an `Ended` then.
+
+        Returns:
+            The messages' values by client id.
+
+        Raises:
+            NotHeard: not all have said it in time.
+            RunFailed: a client has said something else, or has ended.
+        """
+        deadline = time.monotonic() + timeout
+        missing = {place.client_id for place in self._places} if of is None else set(of)
+        values: dict[int, Any] = {}
+        while True:
+            for client_id in sorted(missing):
+                if self._inboxes[client_id]:
+                    values[client_id] = self._take(client_id, kind, or_end)
+            missing -= values.keys()
+            if not missing:
+                return values
+            if not self.listen(deadline - time.monotonic()):
+                ids = ", ".join(str(client_id) for client_id in sorted(missing))
+                raise NotHeard(f"after {timeout:g} s {kind!r} had not been heard of client {ids}")
+
+    def listen(self, timeout: float) -> bool:
+        """Read what the clients say next; returns whether that was within `timeout` seconds."""
+        events = self._selector.select(max(0.0, timeout))
+        for key, _ in events:
+            self._read(key.fd, key.data)
+        return bool(events)
+
+    def release(self, offset: float = 0.0) -> float:
+        """Open the gates, the early clients' `offset` seconds before the others'; the time is the last one's."""
+        if self._early:
+            self._open(self._early_gate[1])
+            time.sleep(offset)
+        now = time.monotonic()
+        self._open(self._late_gate[1])
+        return now
+
+    def dismiss(self) -> None:
+        """Open the last gate, which a client waits at for the order to leave."""
+        self._open(self._leave_gate[1])
+
+    def signal(self, client_id: int, number: int) -> float:
+        """Send a client a signal; the time is that of the moment before."""
+        now = time.monotonic()
+        os.kill(self._pids[client_id], number)
+        return now
+
+    def _open(self, writer: int) -> None:
+        self._writers.remove(writer)
+        os.close(writer)
+
+    def _read(self, descriptor: int, client_id: int) -> None:
+        data = os.read(descriptor, _READ_BYTES)
+        if data:
+            *lines, self._partial[client_id] = (self._partial[client_id] + data).split(b"\n")
+            self._inboxes[client_id].extend(tuple(json.loads(line)) for line in lines)
+        else:
+            self._inboxes[client_id].append((_ENDED, time.monotonic()))
+            self._selector.unregister(descriptor)
+            os.close(descriptor)
+
+    def _take(self, client_id: int, kind: str, or_end: bool) -> Any:
+        said, value = self._inboxes[client_id].popleft()
+        if said == kind:
+            return value
+        if said != _ENDED:
+            raise RunFailed(f"client {client_id} {said}: {value}")
+        ended = self._reap(client_id, value)
+        if or_end:
+            return ended
+        raise RunFailed(f"client {client_id} {ended.how}{ended.output} before it said {kind!r}")
+
+    def _reap(self, client_id: int, at: float) -> Ended:
+        _, status = os.waitpid(self._pids.pop(client_id), 0)
+        code = os.waitstatus_to_exitcode(status)
+        how = f"ended with status {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
+        return Ended(at, how, tail(self._output[client_id]))
+
+    def _become_client(self, place: Place, reports: int) -> None:
+        try:
+            gate = self._early_gate[0] if place.client_id in self._early else self._late_gate[0]
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.dup2(self._output[place.client_id].fileno(), 1)
+            os.dup2(1, 2)
+            for writer in self._writers:
+                os.close(writer)
+            if place.client_id in self._fresh:
+                execute(self._library, place, (reports, gate, self._leave_gate[0]))
+            else:
+                attend(self._library, place, Station(reports, gate, self._leave_gate[0]))
+        finally:
+            os._exit(1)
+
+
+def tail(file: IO[bytes]) -> str:
+    """The last lines of what a process wrote, as a clause of a message."""
+    file.seek(0)
+    lines = file.read().decode(errors="replace").strip().splitlines()
+    return f" ({' / '.join(line.strip() for line in lines[-_LAST_LINES:])})" if lines else ""

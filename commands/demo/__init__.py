@@ -1,0 +1,1 @@
+"""`bringup demo`: a job of N clients on this machine, brought up and compared."""

@@ -1,0 +1,312 @@
+"""Runs a job as processes of this machine: starts the clients, watches them, and ends all where one fails."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import signal
+import socket
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from ..errors import BringupError, ConfigurationError
+from ..processes.child import ClientProcess, Guard, OnOutput, Stream
+from ..processes.groups import end_group, kill_group, signal_group
+from ..runtime.configuration.options import Options
+from ..runtime.machines.id_ranges import name_ids
+from .client_environment import client_environment, free_addresses
+from .client_reports import ClientReports
+from .outcome import Ended, Outcome
+from .root_cause import describe_absence, describe_failure, root_of
+
+GRACE_BEYOND_SHUTDOWN = 5.0
+"""Seconds beyond `shutdown_timeout`, for which a client may wait to leave with the others, until it is killed."""
+
+GRACE_AFTER_FAILURE = 5.0
+"""Seconds until it is killed where a client has failed, and nobody has anybody to wait for."""
+
+_CULPRIT_PATIENCE = 3.0
+"""Seconds that a client has to end by itself once another has ended because of its failure."""
+
+_OTHERS_PATIENCE = 2.0
+"""Seconds that clients of a job have to end by themselves, as its failure makes them."""
+
+_ABSENCE_INTERVAL = 0.5
+_SILENCE = 3.0
+_OUTPUT_DEADLINE = 1.0
+_LAST_LINES = 5
+_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def grace_of(environ: Mapping[str, str]) -> float:
+    """Return the seconds that clients get to leave their job in order, by the settings that they find."""
+    try:
+        timeout = Options.resolve(None, {}, environ).shutdown_timeout
+    except ConfigurationError:  # the clients complain of it, where they are any of bringup's
+        timeout = Options().shutdown_timeout
+    return timeout + GRACE_BEYOND_SHUTDOWN
+
+
+class Launcher:
+    """Runs one job.
+
+    Args:
+        command: what every client runs.
+        num_clients: how many, 1 or more.
+        environ: the environment that the clients' are made from.
+        on_output: gets the clients' output.
+        say: gets what a person should know, one line each.
+        grace: seconds between the signal that asks a client to end and `SIGKILL`; `None` for `grace_of`
+            the environment and, after a failure, `GRACE_AFTER_FAILURE`.
+        patience: seconds that the other clients have at least to end by themselves once one has failed.
+        stdin: a descriptor, the standard input of all clients.
+        end_signal: what the clients are ended with when this process gets a signal; `None` for that same one.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        num_clients: int,
+        environ: Mapping[str, str],
+        *,
+        on_output: OnOutput,
+        say: Callable[[str], None],
+        grace: float | None = None,
+        patience: float = 0.0,
+        stdin: int = subprocess.DEVNULL,
+        end_signal: int | None = None,
+    ) -> None:
+        self._command = command
+        self._environ = environ
+        self._hear = on_output
+        self._say = say
+        self._grace = grace
+        self._patience = patience
+        self._stdin = stdin
+        self._end_signal = end_signal
+        self.addresses = free_addresses(num_clients)
+        self._clients: list[ClientProcess] = []
+        self._alive: dict[int, ClientProcess] = {}  # with what it has started and left behind
+        self._running: set[int] = set()
+        self._ended: list[Ended] = []
+        self._last_lines = {client_id: deque[str](maxlen=_LAST_LINES) for client_id in range(num_clients)}
+        self._first_failure: Ended | None = None
+        self._absent: list[Ended] = []
+        self._waiting: list[int] = []
+        self._signal: int | None = None
+        self._ending_signal: int | None = None
+        self._asked_at = math.inf
+        self._start_failure: BringupError | None = None
+        self._timers: list[asyncio.TimerHandle] = []
+        self._end_due = math.inf
+        self._reports: ClientReports
+
+    async def run(self) -> Outcome:
+        """Start all clients, and return when all have ended; nothing of them is left then.
+
+        Raises:
+            BringupError: not all could be started.
+        """
+        self._reports = ClientReports(self.addresses)
+        guard = Guard(self._reports.folder)
+        try:
+            with _handled(_PASSED_ON, self.stop):
+                async with asyncio.TaskGroup() as tasks:
+                    await self._start_all(guard, tasks)
+        finally:
+            for timer in self._timers:
+                timer.cancel()
+            guard.close()
+            self._reports.close()
+        if self._start_failure is not None:
+            raise self._start_failure
+        return self._conclude()
+
+    def stop(self, number: int) -> None:
+        """End all clients because of signal `number`; called a second time, kill them."""
+        if self._signal is None:
+            self._signal = number
+            # Nobody who writes to a pipe that broke expects others to get that signal.
+            self._end(self._end_signal or (signal.SIGTERM if number == signal.SIGPIPE else number))
+        else:
+            self._kill_all("after a second signal")
+
+    def _conclude(self) -> Outcome:
+        """Say why the job failed, where it did; return how it ended."""
+        ended = tuple(replace(one, last_lines=tuple(self._last_lines[one.client_id])) for one in self._ended)
+        host = socket.gethostname()
+        root: Ended | None = None
+        lines: list[str] = []
+        if self._first_failure is not None:
+            root = root_of(self._first_failure, ended)
+            lines = describe_failure(root, ended, host)
+        elif self._absent:
+            lines = describe_absence(self._absent, self._waiting, host)
+        for line in lines:
+            self._say(line)
+        absent = tuple(one.client_id for one in self._absent)
+        return Outcome(ended, self._first_failure, self._signal, root, absent)
+
+    @property
+    def _is_ending(self) -> bool:
+        is_asked = self._ending_signal is not None or self._signal is not None
+        return is_asked or self._first_failure is not None or self._start_failure is not None
+
+    async def _start_all(self, guard: Guard, tasks: asyncio.TaskGroup) -> None:
+        for client_id in range(len(self.addresses)):
+            if self._is_ending:
+                return
+            try:
+                client = await ClientProcess.start(
+                    client_id,
+                    self._command,
+                    environ=client_environment(
+                        self._environ, self.addresses, client_id, launcher=self._reports.prefix(client_id)
+                    ),
+                    guard=guard,
+                    stdin=self._stdin,
+                    on_output=self._on_output,
+                    tasks=tasks,
+                )
+            except OSError as error:
+                self._start_failure = BringupError(
+                    f"client {client_id} of {len(self.addresses)} could not be started: {error}; the others were ended"
+                )
+                self._end(signal.SIGTERM)
+                return
+            self._clients.append(client)
+            self._alive[client_id] = client
+            self._running.add(client_id)
+            tasks.create_task(self._attend(client, guard))
+            if self._ending_signal is not None:  # it came while this client was being started
+                signal_group(client.pid, self._ending_signal)
+
+    async def _attend(self, client: ClientProcess, guard: Guard) -> None:
+        """See a client to its end, and to that of all that it started."""
+        try:
+            returncode = await client.wait()
+            self._running.discard(client.client_id)
+            self._note_end(client, returncode)
+            await end_group(client.pid, self._grace_now)
+        finally:
+            kill_group(client.pid)
+            guard.forget(client.pid)
+            self._running.discard(client.client_id)
+            del self._alive[client.client_id]
+        await client.drain()
+
+    async def _on_output(self, client_id: int, stream: Stream, lines: bytes) -> None:
+        if stream == "stderr":
+            shown = lines.decode(errors="replace").splitlines()[-_LAST_LINES:]
+            self._last_lines[client_id].extend(line for line in shown if line.strip())
+        await self._hear(client_id, stream, lines)
+
+    # Who ended, and what follows from it.
+
+    def _note_end(self, client: ClientProcess, returncode: int) -> None:
+        report = self._reports.error(client.client_id)
+        ended = Ended(
+            client.client_id,
+            client.pid,
+            returncode,
+            was_asked=self._ending_signal is not None,
+            state=self._reports.state(client.client_id),
+            # From then on clients are ended by this process, and name one another for it.
+            report=None if report is None or report.at >= self._asked_at else report,
+        )
+        self._ended.append(ended)
+        if self._first_failure is not None:
+            self._end_when_due()
+        elif self._is_ending:
+            return
+        elif returncode != 0:
+            self._first_failure = ended
+            self._end_when_due()
+        else:
+            self._later(_ABSENCE_INTERVAL, lambda: self._look_for_absence([]))
+
+    def _end_when_due(self) -> None:
+        """End the clients that are left once they have had time to end by themselves."""
+        now = asyncio.get_running_loop().time()
+        due = now + max(self._patience, self._patience_with_others)
+        if due < self._end_due and self._running and self._ending_signal is None:
+            self._end_due = due
+            self._later(due - now, self._end_after_failure)
+
+    @property
+    def _patience_with_others(self) -> float:
+        failed = [one for one in self._ended if one.returncode != 0]
+        if all(one.state == "left" for one in failed):
+            return grace_of(self._environ) if self._grace is None else self._grace
+        reports = [one.report for one in failed if one.report is not None and not one.report.missing]
+        if any(culprit in self._running for report in reports for culprit in report.culprits):
+            return _CULPRIT_PATIENCE
+        return _OTHERS_PATIENCE if any(map(self._reports.state, self._running)) else 0.0
+
+    def _end_after_failure(self) -> None:
+        if self._ending_signal is None:
+            self._end(signal.SIGTERM)
+
+    def _look_for_absence(self, seen: list[int]) -> None:
+        """End a job that cannot come up any more, as clients have ended that others wait for. Looks twice."""
+        if self._is_ending or not self._running:
+            return None
+        waiting = self._reports.waiting(sorted(self._running))
+        if not waiting or waiting != seen:
+            return self._later(_ABSENCE_INTERVAL, lambda: self._look_for_absence(waiting))
+        self._absent = [one for one in self._ended if one.state != "starting"]
+        self._waiting = waiting
+        return self._end(signal.SIGTERM)
+
+    @property
+    def _grace_now(self) -> float:
+        if self._grace is not None:
+            return self._grace
+        return grace_of(self._environ) if self._signal is not None else GRACE_AFTER_FAILURE
+
+    def _end(self, number: int) -> None:
+        self._ending_signal = number
+        self._asked_at = time.time()
+        for client in self._alive.values():
+            signal_group(client.pid, number)
+        grace = self._grace_now
+        self._later(grace, lambda: self._kill_all(f"as it had not ended within {grace:g} s"))
+        if grace > 2 * _SILENCE:
+            self._later(_SILENCE, lambda: self._say_who_is_left(grace - _SILENCE))
+
+    def _say_who_is_left(self, seconds: float) -> None:
+        if self._alive:
+            self._say(f"waiting for {name_ids(self._alive)} to end: killed in {seconds:g} s, or at another signal")
+
+    def _kill_all(self, reason: str) -> None:
+        for client in self._alive.values():
+            kill_group(client.pid)
+            self._say(f"client {client.client_id} (process {client.pid}) was killed, {reason}")
+        # By now only a reader of ours that has stopped reading can keep output from ending.
+        self._later(_OUTPUT_DEADLINE, self._abandon_output)
+
+    def _abandon_output(self) -> None:
+        for client in self._clients:
+            client.abandon_output()
+
+    def _later(self, delay: float, call: Callable[[], None]) -> None:
+        self._timers.append(asyncio.get_running_loop().call_later(delay, call))
+
+
+@contextmanager
+def _handled(numbers: Sequence[signal.Signals], handler: Callable[[int], None]) -> Iterator[None]:
+    """Handle signals on the running loop, save `SIGHUP` where `nohup` had it ignored."""
+    loop = asyncio.get_running_loop()
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    handled = [number for number in numbers if not (number is signal.SIGHUP and ignored)]
+    for number in handled:
+        loop.add_signal_handler(number, handler, number)
+    try:
+        yield
+    finally:
+        for number in handled:
+            loop.remove_signal_handler(number)

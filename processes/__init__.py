@@ -1,0 +1,1 @@
+"""Child processes: start, guard, signal, hear, and describe their end."""

@@ -1,0 +1,130 @@
+"""The runtime's own daemon thread and event loop: heartbeats go on while the caller's loop is busy with training."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+from ...errors import BringupError
+from .latch import Latch
+from .output import open_output
+
+T = TypeVar("T")
+
+_JOIN_TIMEOUT = 1.0
+
+
+class Runner(Protocol):
+    """What a client runs on: see `RuntimeThread`."""
+
+    finished: Latch[None]
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """See `RuntimeThread.call`."""
+        ...
+
+    def call_soon(self, callback: Callable[..., object], *args: object) -> bool:
+        """See `RuntimeThread.call_soon`."""
+        ...
+
+    def join(self) -> None:
+        """See `RuntimeThread.join`."""
+        ...
+
+
+class RuntimeThread:
+    """Runs one coroutine on a new event loop in a new daemon thread; both are gone when it returns.
+
+    Attributes:
+        finished: set once the coroutine has ended and all that follows from it is done.
+
+    Args:
+        main: makes the coroutine.
+        name: of the thread.
+        on_end: called in the thread once the coroutine has ended, with what ended the coroutine, or `None`.
+
+    Raises:
+        BringupError: no thread could be started.
+    """
+
+    def __init__(
+        self,
+        main: Callable[[], Coroutine[Any, Any, None]],
+        *,
+        name: str,
+        on_end: Callable[[BaseException | None], None],
+    ) -> None:
+        self.finished: Latch[None] = Latch()
+        self._main = main
+        self._on_end = on_end
+        self._lock = threading.Lock()
+        self._is_over = False
+        self._calls: set[concurrent.futures.Future[Any]] = set()
+        self._loop = _new_event_loop()
+        self._thread = threading.Thread(target=self._run, daemon=True, name=name)
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self._loop.close()
+            raise BringupError(
+                f"thread {name} could not be started: {error}. Check the limits on processes and threads (ulimit -u)."
+            ) from error
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Run `coroutine` on the loop; cancelling the future cancels it. The end of the loop cancels both.
+
+        Raises:
+            RuntimeError: the loop has ended.
+        """
+        with self._lock:
+            if self._is_over:
+                coroutine.close()
+                raise RuntimeError("the loop has ended")
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            self._calls.add(future)
+        future.add_done_callback(self._calls.discard)
+        return future
+
+    def call_soon(self, callback: Callable[..., object], *args: object) -> bool:
+        """Call back on the loop; returns whether there still is one."""
+        try:
+            self._loop.call_soon_threadsafe(callback, *args)
+        except RuntimeError:
+            return False
+        return True
+
+    def join(self) -> None:
+        """Wait for the thread, which has set `finished`, to close its loop and be gone: microseconds, and bounded."""
+        self._thread.join(_JOIN_TIMEOUT)
+
+    def _run(self) -> None:
+        failure: BaseException | None = None
+        output = open_output(self._thread.name)
+        runner = asyncio.Runner(loop_factory=lambda: self._loop)
+        try:
+            runner.run(self._main())
+        except BaseException as error:  # noqa: BLE001 - whatever ended it is reported to those who wait
+            failure = error
+        with self._lock:
+            self._is_over = True
+            calls = list(self._calls)
+        # What was handed over in the last moment was never begun, or never ended.
+        for call in calls:
+            call.cancel()
+        self._on_end(failure)
+        output.close()
+        # Nobody waits for the loop to close: uvloop has been seen to hang there.
+        self.finished.set(None)
+        runner.close()
+
+
+def _new_event_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except (ImportError, RuntimeError):  # the latter where the main thread has ended: Python refuses parts of it then
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop

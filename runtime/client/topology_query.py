@@ -1,0 +1,64 @@
+"""What a job tells those who ask its coordinator and take no part in it, and how they ask."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...errors import BringupError, ConfigurationError
+from ...transport.addresses import Address
+from ...transport.ports import ChannelClosedError, Network
+from ...transport.wire.messages import PROTOCOL_VERSION, AskTopology, Refused, TopologyTold
+from ..machines.events import Up
+
+if TYPE_CHECKING:
+    from ...devices.topology.topology import Topology
+
+
+def tell_topology(up: Up | None, job_name: str) -> TopologyTold:
+    """Return what is told of the topology of a job, `up` or not yet."""
+    if up is None:
+        return TopologyTold((), b"", f"job {job_name!r} is not up yet")
+    table = up.table
+    if table.locations is None:
+        return TopologyTold((), b"", f"the devices of job {job_name!r} have no location")
+    return TopologyTold(tuple(table.counts.tolist()), table.locations.astype("<i4").tobytes(), "")
+
+
+async def ask_topology(network: Network, address: Address, timeout: float) -> Topology:
+    """Ask the coordinator on `address` for the topology of its job; `timeout` is in seconds.
+
+    Raises:
+        BringupError: nobody answers, or the job has none to tell.
+    """
+    reasons = ["no answer"]
+    try:
+        async with asyncio.timeout(timeout):
+            connection, _ = await network.connect_coordinator(address, reasons.append)
+            try:
+                await connection.send(AskTopology(PROTOCOL_VERSION))
+                told = await connection.receive()
+            finally:
+                await connection.close()
+    except TimeoutError:
+        raise _unanswered(address, f"within {timeout:g} s: {reasons[-1]}") from None
+    except ChannelClosedError as error:
+        raise _unanswered(address, f": {error}") from None
+    if not isinstance(told, TopologyTold):
+        reason = told.detail if isinstance(told, Refused) else "what answers is of another version of bringup"
+        raise _unanswered(address, f": {reason}")
+    if told.reason:
+        raise ConfigurationError(f"the coordinator on {address} has no topology to tell: {told.reason}")
+    from ...devices.topology.topology import Topology  # clients tell, and do not load it for that
+
+    locations = np.frombuffer(told.locations, "<i4").reshape(-1, 4).astype(np.int32)
+    return Topology.of_locations(np.array(told.counts, np.int32), locations)
+
+
+def _unanswered(address: Address, how: str) -> BringupError:
+    return BringupError(
+        f"the coordinator on {address} did not answer {how.removeprefix(': ')}. "
+        "Give the address of client 0 of a job that runs, as its first job address says."
+    )

@@ -1,0 +1,67 @@
+"""The loop that every driver runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+INBOX_MAX = 10_000
+"""Events that may wait; who brings more waits too."""
+
+
+class Machine(Protocol):
+    """See `machines`."""
+
+    def handle(self, event: Any, now: float) -> Sequence[Any]:
+        """Take in one event."""
+        ...
+
+    def wake(self, now: float) -> Sequence[Any]:
+        """Do what falls due."""
+        ...
+
+    def caught_up(self, now: float) -> None:
+        """Note that all that had come was handled at a time: what it has not heard of by then was not said."""
+        ...
+
+    def deadline(self) -> float | None:
+        """Return when to wake it."""
+        ...
+
+
+async def drive(
+    machine: Machine,
+    inbox: asyncio.Queue[Any],
+    perform: Callable[[Any], None],
+    clock: Callable[[], float],
+    is_over: Callable[[], bool],
+) -> None:
+    """Run `machine` until `is_over`, or until `None` arrives in `inbox`.
+
+    The deadline is looked at before every event: under a backlog of events a timer would not get its turn.
+    """
+    while not is_over():
+        now = clock()
+        due = machine.deadline()
+        if due is not None and due <= now:
+            effects = machine.wake(now)
+        else:
+            has_read_all = inbox.empty()
+            try:
+                async with asyncio.timeout(None if due is None else due - now):
+                    event = await inbox.get()
+            except TimeoutError:
+                machine.caught_up(clock())
+                continue
+            if has_read_all:
+                machine.caught_up(clock())
+            if event is None:
+                inbox.task_done()
+                return
+            try:
+                effects = machine.handle(event, clock())
+            finally:
+                inbox.task_done()
+        for effect in effects:
+            perform(effect)

@@ -1,0 +1,1 @@
+"""Barriers: rounds, participants, failures."""

@@ -1,0 +1,178 @@
+"""How rounds of barriers fail, and what those are told who come to such a round later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from ....errors import BarrierTimeoutError, CollectiveMismatchError, PeerFailedError
+from ....transport.wire.service_messages import Refusal
+from ..departures import round_without
+from ..id_ranges import format_ids, pack_ids
+from .participants import Claim
+
+LIVE_PREFIX = "bringup/live/"
+"""What the names of the barriers of `live()` begin with."""
+
+_DESCRIBED_MAX = 8
+_NAME_SHOWN_MAX = 100
+_ROUNDS_MAX = 16
+_BYTES_MAX = 16 << 20
+_BYTES_EACH, _BYTES_PER_CLIENT, _BYTES_PER_ID = 512, 96, 16
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a round failed: `error` is the public exception this becomes, `missing` clients as pairs of ids."""
+
+    error: str
+    text: str
+    missing: tuple[int, ...] = ()
+
+    def refusal(self, ticket: int) -> Refusal:
+        """Return what a call in the round is answered with."""
+        return Refusal(ticket, self.error, self.text, self.missing)
+
+
+def shown(name: str) -> str:
+    """Return a barrier's name for a text."""
+    return repr(name if len(name) <= _NAME_SHOWN_MAX else name[:_NAME_SHOWN_MAX] + "...")
+
+
+def time_out(name: str, missing: Sequence[int], size: int, patience: str, describe: Callable[[int], str]) -> Failure:
+    """Return the failure of a round of `size` clients to which `missing` did not come.
+
+    Args:
+        name: the barrier.
+        missing: their ids, in order.
+        size: how many take part.
+        patience: how long was waited, and who said so.
+        describe: where a client is, or an empty text.
+    """
+    places = ((client_id, describe(client_id)) for client_id in missing[:_DESCRIBED_MAX])
+    told = ", ".join(f"client {client_id} ({place})" if place else f"client {client_id}" for client_id, place in places)
+    rest = missing[_DESCRIBED_MAX:]
+    more = f", and {len(rest)} more: {format_ids(rest)}" if rest else ""
+    text = (
+        f"barrier {shown(name)}: {size - len(missing)} of {size} clients came {patience}. Missing: {told}{more}. "
+        "Find out what keeps them, or give the barrier a longer timeout."
+    )
+    return Failure(BarrierTimeoutError.__name__, text, pack_ids(missing))
+
+
+def mismatch(name: str, came: Collection[int], theirs: Claim, caller: int, claim: Claim) -> Failure:
+    """Return the failure of a round that `caller` came to with `claim`, and before it `came` with `theirs`."""
+    alone = "" if caller in claim else ", without itself"
+    sayings = [f"client {caller} named {claim}{alone}"]
+    if came:
+        sayings.insert(0, f"client{'s' if len(came) > 1 else ''} {format_ids(came)} named {theirs}")
+    text = (
+        f"barrier {shown(name)}: its clients do not agree on who takes part: {'; '.join(sayings)}. This round has "
+        "failed for all of them. Pass the same client_ids on every client of the barrier, itself among them."
+    )
+    return Failure(CollectiveMismatchError.__name__, text)
+
+
+def departure(
+    name: str, absent: Sequence[int], waiting: Collection[int], ended: int | None, describe: Callable[[int], str]
+) -> Failure:
+    """Return the failure of a round to which clients that are leaving have not come.
+
+    Args:
+        name: the barrier.
+        absent: their ids, in order.
+        waiting: who has come.
+        ended: how many rounds of the name have ended, where that is known.
+        describe: where a client is, or an empty text.
+    """
+    what = "live()" if name.startswith(LIVE_PREFIX) else f"barrier {shown(name)}"
+    place = describe(absent[0])
+    leaver = f"client {absent[0]}" + (f" ({place})" if place else "")
+    text = round_without(what, leaver, waiting, ended)
+    return Failure(PeerFailedError.__name__, text, pack_ids(absent))
+
+
+@dataclass(slots=True)
+class _Kept:
+    failure: Failure
+    owed: dict[int, int]
+    """How many calls of each client it answers."""
+
+    def weight(self) -> int:
+        fixed = _BYTES_EACH + len(self.failure.text) + _BYTES_PER_ID * len(self.failure.missing)
+        return fixed + _BYTES_PER_CLIENT * len(self.owed)
+
+
+@dataclass(slots=True)
+class _Backlog:
+    """The failed rounds of one name, oldest first."""
+
+    rounds: list[_Kept]
+    weight: int = 0
+
+    def take(self, client_id: int) -> Failure | None:
+        for kept in self.rounds:
+            if client_id in kept.owed:
+                kept.owed[client_id] -= 1
+                if not kept.owed[client_id]:
+                    del kept.owed[client_id]
+                if not kept.owed:
+                    self.rounds.remove(kept)
+                return kept.failure
+        return None
+
+    def add(self, kept: _Kept) -> None:
+        self.rounds.append(kept)
+        if len(self.rounds) > _ROUNDS_MAX:
+            oldest, heir = self.rounds.pop(0), self.rounds[0]
+            for client_id, calls in oldest.owed.items():
+                heir.owed[client_id] = heir.owed.get(client_id, 0) + calls
+
+
+class KeptFailures:
+    """The failed rounds to which somebody has not come yet; that call is answered with the round's failure.
+
+    Where a client stays away for many rounds of a name, the oldest are told as the one after them, but each call is
+    counted. Where all of it takes more than `bytes_max`, the names whose last failure is oldest are forgotten, and who
+    still comes to those rounds begins new ones.
+    """
+
+    def __init__(self, bytes_max: int = _BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._weight = 0
+        self._backlogs: dict[str, _Backlog] = {}
+
+    def __len__(self) -> int:
+        return len(self._backlogs)
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes are kept."""
+        return self._weight
+
+    def keep(self, name: str, failure: Failure, pending: Iterable[int]) -> None:
+        """Answer the next call of barrier `name` by each of `pending` with `failure`, after what they are owed."""
+        owed = dict.fromkeys(pending, 1)
+        if owed:
+            backlog = self._backlogs.pop(name, None) or _Backlog([])
+            backlog.add(_Kept(failure, owed))
+            self._weigh(name, backlog)
+            self._backlogs[name] = backlog
+        while self._weight > self._bytes_max:
+            self._weight -= self._backlogs.pop(next(iter(self._backlogs))).weight
+
+    def take(self, name: str, client_id: int) -> Failure | None:
+        """Return what a call of barrier `name` by client `client_id` is to be answered with, if it comes too late."""
+        backlog = self._backlogs.get(name)
+        if backlog is None:
+            return None
+        failure = backlog.take(client_id)
+        if not backlog.rounds:
+            del self._backlogs[name]
+            self._weight -= backlog.weight
+        return failure
+
+    def _weigh(self, name: str, backlog: _Backlog) -> None:
+        weight = len(name) + sum(kept.weight() for kept in backlog.rounds)
+        self._weight += weight - backlog.weight
+        backlog.weight = weight

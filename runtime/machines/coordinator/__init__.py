@@ -1,0 +1,1 @@
+"""The coordinator: membership, suspicion, commit and failure news."""

@@ -1,0 +1,93 @@
+"""Who may join a job: a registration that does not fit is refused with both sides' values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ....transport.addresses import Address
+from ....transport.wire.messages import PROTOCOL_VERSION, Refused, Register
+from ..job_lists import refusal_of_list
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorConfig:
+    """What the coordinator knows from the start; durations in seconds.
+
+    Attributes:
+        addresses: of every client, or `None` where only the coordinator's is known.
+        job_id: 128 random bits in hexadecimal, drawn for this forming of the job.
+        has_services: whether the coordination services are served beside.
+        stall_timeout: at one step of its program a client has stalled after this; `None` for never.
+    """
+
+    num_clients: int
+    job_name: str
+    job_id: str
+    heartbeat_interval: float
+    heartbeat_timeout: float
+    stall_timeout: float | None = None
+    has_services: bool = True
+    addresses: tuple[str, ...] | None = None
+
+
+def refusal_of(
+    register: Register, config: CoordinatorConfig, here: Mapping[int, Register], *, is_forming: bool
+) -> Refused | None:
+    """Return why `register` is refused, or `None` where it fits.
+
+    Args:
+        register: the client that wants to join.
+        config: what the job is.
+        here: who has registered.
+        is_forming: whether the job still waits for clients.
+    """
+    for field, theirs, ours, advice in (
+        ("protocol_version", register.protocol_version, PROTOCOL_VERSION, "Install one version of bringup on all."),
+        ("job_name", register.job_name, config.job_name, "Another job may be using this address."),
+        ("num_clients", register.num_clients, config.num_clients, "All clients must be given the same jobs."),
+    ):
+        if theirs != ours:
+            return Refused(field, repr(theirs), repr(ours), advice)
+    if not 0 <= register.client_id < config.num_clients:
+        return Refused("client_id", str(register.client_id), f"0 to {config.num_clients - 1}", "")
+    if (refusal := refusal_of_list(register.jobs_digest, config.addresses)) is not None:
+        return refusal
+    if config.num_clients > 1 and not _is_address(register.link_address):
+        return Refused(
+            "link_address", repr(register.link_address), "a host and a port", "It is no peer of this version."
+        )
+    if register.heartbeat_interval >= config.heartbeat_timeout:
+        ours = f"heartbeat_timeout={config.heartbeat_timeout:g}"
+        advice = "The coordinator would take this client for dead: make the interval shorter than the timeout."
+        return Refused("heartbeat_interval", f"{register.heartbeat_interval:g}", ours, advice)
+    return _conflict(register, here, is_forming)
+
+
+def _conflict(register: Register, here: Mapping[int, Register], is_forming: bool) -> Refused | None:
+    """Return the refusal of a client that does not fit with those that are here."""
+    if (incumbent := here.get(register.client_id)) is not None:
+        own, other = _process(register), _process(incumbent)
+        if is_forming:
+            advice = "Two processes were given one client_id: check the launcher."
+            return Refused("client_id", f"{register.client_id} ({own})", f"taken by {other}", advice)
+        advice = "A client that restarts cannot rejoin a job: restart the job. Or two processes have one client_id."
+        return Refused("incarnation", f"{register.incarnation:016x} ({own})", f"of {other}", advice)
+    # One that has no type yet tells it in the merge.
+    first = next((other for other in here.values() if other.device_type), register)
+    if register.device_type and first.device_type != register.device_type:
+        ours = f"{first.device_type} (client {first.client_id})"
+        return Refused("device_type", register.device_type, ours, "All clients bring up one type of device.")
+    return None
+
+
+def _is_address(text: str) -> bool:
+    try:
+        Address.parse(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _process(register: Register) -> str:
+    return f"process {register.pid} on host {register.hostname}"

@@ -1,0 +1,42 @@
+"""What the clients report once they have merged their devices: whether all hold the same, and what all are told."""
+
+from __future__ import annotations
+
+from ....transport.wire.messages import Commit, Ready
+from ..id_ranges import name_ids
+from ..kinds import join_runs
+from ..phases import slowest
+
+
+class Reports:
+    """The reports of all clients of a job, one from each."""
+
+    def __init__(self, num_clients: int) -> None:
+        self._num_clients = num_clients
+        self._ready: dict[int, Ready] = {}
+
+    def take(self, client_id: int, ready: Ready) -> None:
+        """Note what a client reports."""
+        self._ready[client_id] = ready
+
+    @property
+    def are_complete(self) -> bool:
+        """Whether all clients have reported."""
+        return len(self._ready) == self._num_clients
+
+    def disagreement(self) -> tuple[int, str] | None:
+        """Return a client that few agree with, and who holds what; or `None` where all hold the same table."""
+        by_digest: dict[bytes, list[int]] = {}
+        for client_id, report in sorted(self._ready.items()):
+            by_digest.setdefault(report.digest, []).append(client_id)
+        if len(by_digest) == 1:
+            return None
+        camps = "; ".join(f"{digest.hex()} by {name_ids(ids)}" for digest, ids in by_digest.items())
+        cause = f"the clients hold different tables of devices after the merge: {camps}. Restart the job."
+        return min(by_digest.values(), key=len)[0], cause
+
+    def commit(self) -> Commit:
+        """Return what all are told once they agree."""
+        reports = [self._ready[client_id] for client_id in range(self._num_clients)]
+        spans = slowest([span for report in reports for span in report.spans])
+        return Commit(join_runs(report.kinds for report in reports), spans)

@@ -1,0 +1,397 @@
+"""The coordinator: who is in the job, whether it is up, and why it failed.
+
+Theory of operation. Every client opens a session and registers. When all have, the job has formed: it gets its id, and
+everybody the list of members. When all have reported the same digest of the merged table, the job is committed. From a
+client's registration on, its heartbeats are judged::
+
+    FORMING -> BRINGING_UP -> RUNNING -> CLOSED
+
+One verdict ends it, and goes to everybody: a client said goodbye with a cause, its process died, a ring link broke, it
+was silent for too long, or the clients disagree. A broken connection or link is evidence, not proof: the client's
+process is asked, so that the verdict says whether it died. A client that comes back to its session before its silence
+has lasted too long is forgiven, and counted. Orderly leaving works like a barrier: all meet, then all go.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+
+from ....errors import CoordinatorLostError, PeerFailedError, TopologyError
+from ....transport.wire.messages import (
+    ClientMessage,
+    Commit,
+    Dismissed,
+    Formed,
+    Goodbye,
+    Heartbeat,
+    HeartbeatAck,
+    Leave,
+    Leaving,
+    LinkDelayed,
+    Overdue,
+    PointSet,
+    PreemptionNotice,
+    Ready,
+    Register,
+    StepAsked,
+    StepTold,
+    Suspect,
+    Verdict,
+)
+from .. import events as ev
+from ..departures import Departures
+from ..detector import Detector
+from ..failure_errors import RENDEZVOUS_TIMEOUT, TOLD_AS_THEY_ARE
+from ..id_ranges import name_ids, pack_ids
+from ..lag import Lag
+from ..phases import Phase, furthest_behind
+from ..preemption import PreemptionAgreement
+from .admission import CoordinatorConfig, refusal_of
+from .change_log import News
+from .commit import Reports
+from .culprits import culprit_of
+from .member import Member, absent, link_trouble, roster
+from .stragglers import Steps
+from .suspicion import Suspicions
+
+_OVERDUE_INTERVALS = 1.5
+_EPOCH = 1
+Effects = list[ev.CoordinatorEffect]
+
+
+class _State(enum.Enum):
+    FORMING = enum.auto()
+    BRINGING_UP = enum.auto()
+    RUNNING = enum.auto()
+    CLOSED = enum.auto()
+
+
+class CoordinatorMachine:
+    """See the module's theory of operation."""
+
+    def __init__(self, config: CoordinatorConfig) -> None:
+        self.config = config
+        self._state = _State.FORMING
+        self._members: dict[int, Member] = {}
+        self._registers: dict[int, Register] = {}
+        self._reports = Reports(config.num_clients)
+        self._packed_missing: tuple[int, ...] | None = None
+        self._roster: Formed | None = None
+        self._client_of: dict[int, int] = {}
+        self._detector = Detector(config.heartbeat_timeout, config.heartbeat_interval)
+        self._lag = Lag()
+        self._suspicions = Suspicions(_EPOCH)
+        self._steps = Steps(config.stall_timeout)
+        self._preemption = PreemptionAgreement(config.num_clients)
+        self._news = News()
+        self._leave_deadline: float | None = None
+        self._departures = Departures(config.num_clients)
+        self._last_word: Verdict | None = None
+        self.welcome = HeartbeatAck(0, (), (), ())  # also says where client 0 is, once that is known: see `welcome`
+        self._untold: set[int] = set()
+        self._gone: set[int] = set()
+
+    # Transitions.
+
+    def handle(self, event: ev.CoordinatorEvent, now: float) -> Effects:
+        """Take in one event."""
+        self._detector.awake(now)
+        match event:
+            case ev.SessionMessage(session, message):
+                if self._state is _State.CLOSED:
+                    return self._answer_too_late(session, message)
+                if isinstance(message, Register):
+                    return self._register(session, message, now)
+                if (client_id := self._client_of.get(session)) is None:
+                    return [ev.CloseSession(session)]
+                return self._on_message(self._members[client_id], message, now)
+            case ev.SessionEnded(session) if session in self._client_of:
+                return self._on_session_ended(self._client_of[session], event, now)
+            case ev.SessionResumed(session) if session in self._client_of:
+                return self._on_session_resumed(self._client_of[session], now)
+            case ev.ProbeAnswered(tag, outcome, detail) if self._state is not _State.CLOSED:
+                self._suspicions.answered(tag, outcome, detail, now, has_slept=self._detector.slept(now) > 0)
+        return []
+
+    def _on_message(self, member: Member, message: ClientMessage, now: float) -> Effects:
+        self._detector.heard(member.register.client_id, now)
+        match message:
+            case Heartbeat():
+                return self._on_heartbeat(member, message, now)
+            case Ready():
+                return self._on_ready(member, message)
+            case Suspect(client_id, cause) if client_id in self._members and not self._members[client_id].is_leaving:
+                evidence = f"its ring link with client {member.register.client_id} broke: {cause}"
+                self._suspicions.link_broke(client_id, evidence, now)
+                return self._probe_suspects(now)
+            case LinkDelayed(client_id, cause, is_refused) if client_id in self._members:
+                member.trouble = f"no link to client {client_id} yet: {cause}"
+                if is_refused:
+                    evidence = f"client {member.register.client_id} cannot open its ring link: {cause}"
+                    self._suspicions.link_refused(client_id, evidence, now)
+                return self._probe_suspects(now)
+            case PreemptionNotice(_, deadline_in, reason):
+                return self._say_all(self._preemption.announce(member.register.client_id, deadline_in, reason, now))
+            case StepTold():
+                return self._say_all(self._preemption.told(member.register.client_id, message, now))
+            case Leave() if not member.is_leaving:
+                return self._on_leave(member, message, now)
+            case Goodbye(phase, error, cause):
+                self._note(member, phase, member.healthy, member.health)
+                return self._on_goodbye(member, error, cause, now)
+        return []
+
+    def end(self, verdict: Verdict) -> Effects:
+        """End the job with this, also where an exception has left this machine half-way through a change."""
+        if self._last_word is not None:
+            return []
+        self._state, self._last_word = _State.CLOSED, verdict
+        self._untold = absent(self._members, self.config.num_clients) - self._gone - {verdict.client_id}
+        return [self._to_all(verdict)]
+
+    def wake(self, now: float) -> Effects:
+        """Do what falls due."""
+        self._lag.woken(self.deadline(), now)
+        self._detector.awake(now)
+        if self._state is _State.CLOSED:
+            return []
+        if not self._lag.is_reading(now) and (verdict := self._judge(now)):
+            return verdict
+        told = [*self._preemption.wake(now), *self._departures.wake(now)]
+        return [*self._probe_suspects(now), *self._say_all(told)]
+
+    def _judge(self, now: float) -> Effects:
+        if self._suspicions.verdict_is_due(now):
+            return self._fail_for_the_dead(now)
+        if (doubtful := self._suspicions.doubtful(now)) is not None:
+            return self._fail(self._members[doubtful[0]], doubtful[1])
+        if silent := self._detector.silent(now):
+            return self._fail_for_silence(silent)
+        if self._leave_deadline is not None and now >= self._leave_deadline:
+            return self._dismiss()
+        return []
+
+    def caught_up(self, now: float) -> None:
+        """Note that all that had come was handled at a time."""
+        self._detector.caught_up(now)
+
+    def deadline(self) -> float | None:
+        """Return when to wake this machine next."""
+        if self._state is _State.CLOSED:
+            return None
+        parts = (self._detector, self._suspicions, self._preemption, self._departures)
+        candidates = (self._leave_deadline, *(part.deadline() for part in parts))
+        return min((self._lag.after(due) for due in candidates if due is not None), default=None)
+
+    @property
+    def has_told_all(self) -> bool:
+        """Whether the job is over, and no client is to come, or to come back, that has not heard of it."""
+        return self._state is _State.CLOSED and not self._untold
+
+    def is_member(self, client_id: int, incarnation: int) -> bool:
+        """Return whether such a process is a client of this job."""
+        return client_id in self._registers and self._registers[client_id].incarnation == incarnation
+
+    def live(self) -> list[int]:
+        """Return the clients that are not known to be dead, or to be leaving."""
+        return [c for c, m in self._members.items() if c not in self._suspicions.dead and not m.is_leaving]
+
+    def whereabouts(self, client_id: int) -> str:
+        """Return where a client is, for a text."""
+        step = self._steps.describe(client_id).removeprefix("it is ")
+        member = self._members[client_id]
+        return f"{member.register.address}, in phase {member.phase}" + (f", {step}" if step else "")
+
+    # Steps.
+
+    def _register(self, session: int, register: Register, now: float) -> Effects:
+        if session in self._client_of:
+            return [ev.CloseSession(session)]
+        incumbent = self._members.get(register.client_id)
+        if incumbent is not None and incumbent.register.incarnation == register.incarnation:
+            return self._register_again(incumbent, session, now)
+        refusal = refusal_of(register, self.config, self._registers, is_forming=self._state is _State.FORMING)
+        if refusal is not None:
+            return [ev.Answer((session,), refusal), ev.CloseSession(session)]
+        self._members[register.client_id] = Member(register, session)
+        self._registers[register.client_id] = register
+        self._packed_missing = None
+        self._client_of[session] = register.client_id
+        self._detector.heard(register.client_id, now)
+        effects: Effects = [ev.Answer((session,), self.welcome)]
+        if len(self._members) == self.config.num_clients:
+            self._state = _State.BRINGING_UP
+            effects.append(self._to_all(self._formed()))
+        return effects
+
+    def _register_again(self, member: Member, session: int, now: float) -> Effects:
+        """Take in a client whose first connection broke before it had heard anything: all is said again."""
+        client_id = member.register.client_id
+        old, member.session, member.is_connected = member.session, session, True
+        del self._client_of[old]
+        self._client_of[session] = client_id
+        self._suspicions.session_resumed(client_id)
+        self._detector.heard(client_id, now)
+        effects: Effects = [ev.CloseSession(old), ev.Answer((session,), self.welcome)]
+        if self._state is _State.BRINGING_UP:
+            effects.append(ev.Answer((session,), self._formed()))
+        return effects
+
+    def _on_session_ended(self, client_id: int, ended: ev.SessionEnded, now: float) -> Effects:
+        member = self._members[client_id]
+        member.is_connected = False
+        if self._state is _State.CLOSED:
+            if not ended.is_settled and client_id not in self._gone:
+                self._untold.add(client_id)
+            return []
+        if member.is_leaving:
+            self._detector.forget(client_id)
+            return []
+        self._suspicions.session_broke(client_id, f"its connection to the coordinator ended: {ended.reason}", now)
+        return self._probe_suspects(now)
+
+    def _on_session_resumed(self, client_id: int, now: float) -> Effects:
+        member = self._members[client_id]
+        member.is_connected = True
+        self._untold.discard(client_id)
+        if self._state is not _State.CLOSED:
+            self._suspicions.session_resumed(client_id)
+            self._detector.heard(client_id, now)
+            member.reconnect()
+            self._news.announce(client_id)
+        return []
+
+    def _on_heartbeat(self, member: Member, beat: Heartbeat, now: float) -> Effects:
+        self._note(member, beat.phase, beat.healthy, beat.health)
+        self._steps.note(member.register.client_id, beat, now)
+        if (stalled := self._steps.stalled(member.register.client_id)) is not None:
+            return self._fail(self._members[stalled[0]], stalled[1])
+        return [ev.Answer((member.session,), self._ack(member, beat.sequence, now))]
+
+    def _on_ready(self, member: Member, ready: Ready) -> Effects:
+        self._reports.take(member.register.client_id, ready)
+        self._note(member, Phase.COMMIT, member.healthy, member.health)
+        if self._state is not _State.BRINGING_UP or not self._reports.are_complete:
+            return []
+        if (disagreement := self._reports.disagreement()) is not None:
+            odd, cause = disagreement
+            return self._fail(self._members[odd], cause, error=TopologyError.__name__)
+        self._state = _State.RUNNING
+        # That all are ready is what the commit says: it takes the place of all news of their phases.
+        self._news = News()
+        for other in self._members.values():
+            other.note(Phase.READY, other.healthy, other.health)
+            if other.reconnects or not other.healthy:
+                self._news.announce(other.register.client_id)
+        return [self._to_all(self._reports.commit())]
+
+    def _on_leave(self, member: Member, leave: Leave, now: float) -> Effects:
+        client_id = member.register.client_id
+        member.is_leaving = True
+        self._suspicions.forget(client_id)
+        self._steps.leaves(client_id)
+        self._note(member, Phase.LEAVING, member.healthy, member.health)
+        due = now + leave.timeout
+        self._leave_deadline = due if self._leave_deadline is None else min(self._leave_deadline, due)
+        if all(other.is_leaving for other in self._members.values()):
+            return self._dismiss()
+        told = [*self._preemption.leaves(client_id, now), *self._departures.add(client_id, leave.collectives, now)]
+        return [ev.Departed(client_id), *self._say_all(told)]
+
+    def _dismiss(self) -> Effects:
+        """Let those go who want to; without them the job cannot go on for the others."""
+        self._state = _State.CLOSED
+        leavers = [m for m in self._members.values() if m.is_leaving]
+        stayers = [m for m in self._members.values() if not m.is_leaving]
+        without = [m.register.client_id for m in stayers]
+        self._untold = {m.register.client_id for m in self._members.values() if not m.is_connected}
+        effects: Effects = [ev.Answer(tuple(m.session for m in leavers), Dismissed(pack_ids(without)))]
+        if stayers:
+            cause = f"it shut down, and {name_ids(without)} did not join in time"
+            effects.append(ev.Answer(tuple(m.session for m in stayers), self._verdict(leavers[0], "", cause, ())))
+        return effects
+
+    def _on_goodbye(self, member: Member, error: str, cause: str, now: float) -> Effects:
+        if error == CoordinatorLostError.__name__:
+            self._suspicions.gave_up(member.register.client_id, f"it lost the coordinator: {cause}", now)
+            return []
+        if error == RENDEZVOUS_TIMEOUT and self._state is _State.RUNNING:
+            return self._fail(member, f"{error}: its initialization_timeout had passed when the job came up")
+        if error == RENDEZVOUS_TIMEOUT:
+            text = f"the patience of client {member.register.client_id} ended first"
+            return self._fail(member, f"{text}{link_trouble(self._members)}", error=error)
+        if error in TOLD_AS_THEY_ARE:
+            return self._fail(member, cause, error=error)
+        return self._fail(member, f"{error}: {cause}")
+
+    def _answer_too_late(self, session: int, message: ClientMessage) -> Effects:
+        """Tell who comes for the first time why the job failed; who was here before has come for the next one."""
+        if (client_id := self._client_of.get(session)) is not None:
+            if isinstance(message, Goodbye):
+                self._gone.add(client_id)
+            return []
+        if self._last_word is None or not isinstance(message, Register) or message.client_id not in self._untold:
+            return [ev.CloseSession(session)]
+        self._untold.remove(message.client_id)
+        return [ev.Answer((session,), self._last_word), ev.CloseSession(session)]
+
+    def _probe_suspects(self, now: float) -> Effects:
+        registers = ((tag, self._members[client_id].register) for tag, client_id in self._suspicions.probes(now))
+        return [ev.Probe(tag, register.link_address, register.incarnation) for tag, register in registers]
+
+    def _fail_for_the_dead(self, now: float) -> Effects:
+        found = culprit_of(self._suspicions, self._detector, self.config.num_clients, now)
+        error = CoordinatorLostError if found.is_host else PeerFailedError
+        return self._fail(self._members[found.client_id], found.cause, error=error.__name__, also=found.also)
+
+    def _fail_for_silence(self, silent: list[tuple[int, float]]) -> Effects:
+        (client_id, age), *others = silent
+        details = [text for text in (self._suspicions.evidence(client_id), self._steps.describe(client_id)) if text]
+        cause = f"no heartbeat for {age:.1f} s" + (f" ({'; '.join(details)})" if details else "")
+        return self._fail(self._members[client_id], cause, also=dict(others))
+
+    def _fail(self, member: Member, cause: str, *, error: str = "PeerFailedError", also: Iterable[int] = ()) -> Effects:
+        others = {*self._suspicions.dead, *also} - {member.register.client_id}
+        self._gone = {*others, member.register.client_id}
+        return self.end(self._verdict(member, error, cause, pack_ids(others)))
+
+    # Helpers.
+
+    def _verdict(self, member: Member, error: str, cause: str, also: tuple[int, ...]) -> Verdict:
+        who = member.register
+        missing = self._missing() if self._state is _State.FORMING or error == RENDEZVOUS_TIMEOUT else ()
+        error = error or PeerFailedError.__name__
+        return Verdict(error, who.client_id, who.address, who.hostname, member.phase, cause, missing, also)
+
+    def _missing(self) -> tuple[int, ...]:
+        """Return the clients that have not registered, or, once all have, those that are furthest behind."""
+        everybody = range(self.config.num_clients)
+        if len(self._members) < self.config.num_clients:
+            if self._packed_missing is None:
+                self._packed_missing = pack_ids(c for c in everybody if c not in self._members)
+            return self._packed_missing
+        return pack_ids(furthest_behind({client_id: self._members[client_id].phase for client_id in everybody}))
+
+    def _say_all(self, messages: Iterable[StepAsked | PointSet | Leaving]) -> Effects:
+        return [self._to_all(message) for message in messages]
+
+    def _to_all(self, message: Formed | Commit | Verdict | StepAsked | PointSet | Leaving) -> ev.Answer:
+        return ev.Answer(tuple(self._client_of), message)
+
+    def _formed(self) -> Formed:
+        """Return one object for all, however often: it is large."""
+        if self._roster is None:
+            self._roster = Formed(self.config.job_id, _EPOCH, roster(self._members), self.config.has_services)
+        return self._roster
+
+    def _note(self, member: Member, phase: str, healthy: bool, health: str) -> None:
+        if member.note(phase, healthy, health):
+            self._news.announce(member.register.client_id)
+
+    def _ack(self, member: Member, sequence: int, now: float) -> HeartbeatAck:
+        missing = self._missing() if self._state is _State.FORMING else ()
+        patience = _OVERDUE_INTERVALS * self.config.heartbeat_interval
+        overdue = tuple(Overdue(client_id, age) for client_id, age in self._detector.overdue(now, patience))
+        updates = tuple([self._members[changed].update() for changed in self._news.tell(member.register.client_id)])
+        return HeartbeatAck(sequence, missing, overdue, updates, self._steps.furthest_behind(now))

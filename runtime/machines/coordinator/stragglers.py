@@ -1,0 +1,82 @@
+"""Where the clients' programs say that they are, who is behind, and who has stopped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ....transport.wire.messages import Heartbeat, Step
+from ..id_ranges import name_ids
+
+_SHOWN_MAX = 16
+"""More would cost every heartbeat of a large job dear; who is at the front is not what is asked for."""
+
+_SORT_INTERVAL = 0.25
+"""Seconds for which the same is told to all, and its wire form used again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    step: int
+    since: float
+    busy: float
+
+
+class Steps:
+    """What the heartbeats said of each client's steps; a client that never reports one is not judged.
+
+    Args:
+        stall_timeout: seconds at one step after which a client that waits for nobody has stalled; `None` for never.
+            Time in which it waited for others counts as progress: where a wait ends, it begins anew.
+    """
+
+    def __init__(self, stall_timeout: float | None) -> None:
+        self._stall_timeout = stall_timeout
+        self._marks: dict[int, _Mark] = {}
+        self._behind: tuple[Step, ...] = ()
+        self._sorted_at: float | None = None
+
+    def note(self, client_id: int, beat: Heartbeat, now: float) -> None:
+        """Take in a heartbeat."""
+        if beat.step >= 0:
+            self._marks[client_id] = _Mark(beat.step, now - max(beat.step_age, 0.0), beat.busy)
+
+    def leaves(self, client_id: int) -> None:
+        """Note that a client wants to shut down: from now on it waits for the others."""
+        if (mark := self._marks.get(client_id)) is not None:
+            self._marks[client_id] = replace(mark, busy=0.0)
+
+    def furthest_behind(self, now: float) -> tuple[Step, ...]:
+        """Return the clients that are furthest behind, the last first, as they were up to a quarter of a second ago."""
+        if not self._marks:
+            return ()
+        if self._sorted_at is None or now - self._sorted_at > _SORT_INTERVAL:
+            self._sorted_at = now
+            ordered = sorted(self._marks.items(), key=lambda item: (item[1].step, item[1].since))
+            self._behind = tuple(Step(c, mark.step, now - mark.since) for c, mark in ordered[:_SHOWN_MAX])
+        return self._behind
+
+    def stalled(self, client_id: int) -> tuple[int, str] | None:
+        """Return who has stalled where `client_id` has, with the cause: of several the one that is furthest behind."""
+        timeout = self._stall_timeout
+        mine = self._marks.get(client_id)
+        if timeout is None or mine is None or mine.busy < timeout:
+            return None
+        # By what each has said, and not by the time since: what it said meanwhile may be on its way.
+        stalled = [(mark, c) for c, mark in self._marks.items() if mark.busy >= timeout]
+        mark, culprit = min(stalled, key=lambda item: (item[0].step, item[0].since))
+        cause = f"no progress for {mark.busy:.1f} s (stall_timeout={timeout:g} s): {self.describe(culprit)}"
+        return culprit, cause
+
+    def describe(self, client_id: int) -> str:
+        """Return where a client is beside the others, for a text; nothing where it never said."""
+        mark = self._marks.get(client_id)
+        if mark is None:
+            return ""
+        beside = [c for c, other in self._marks.items() if other.step == mark.step and c != client_id]
+        front = max(other.step for other in self._marks.values())
+        text = f"it is at step {mark.step}"
+        if beside:
+            text += f", as {'is' if len(beside) == 1 else 'are'} {name_ids(beside)}"
+        if front > mark.step:
+            text += f", {front - mark.step} behind client {next(c for c, m in self._marks.items() if m.step == front)}"
+        return text

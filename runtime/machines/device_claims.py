@@ -1,0 +1,99 @@
+"""Devices that two clients have brought up: found by their fingerprints in the merge, and named.
+
+A fingerprint travels with each device as a hash. Where one is on two clients, these two write into a further merge what
+they call the device and which host they are on, so that every client raises the same error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ...devices.base import LocalDevice
+from ...errors import TopologyError
+from ...transport.texts import printable
+
+Int32Array = npt.NDArray[np.int32]
+Uint8Array = npt.NDArray[np.uint8]
+
+FINGERPRINT_COLUMNS = 2
+"""64 bits: among 100,000 devices two of the same hash have a chance of one in three thousand million."""
+
+_TEXT_BYTES = 256
+
+Shared = tuple[tuple[int, int], tuple[int, int], int]
+"""The client and local index of a device, those of the same device on another client, and how many such there are."""
+
+
+def hash_of(fingerprint: str) -> Int32Array:
+    """Return what stands for a fingerprint in a row, int32 `[2]`; zeros for none."""
+    if not fingerprint:
+        return np.zeros(FINGERPRINT_COLUMNS, np.int32)
+    data = fingerprint.encode(errors="replace")
+    words = np.frombuffer(hashlib.blake2b(data, digest_size=4 * FINGERPRINT_COLUMNS).digest(), "<i4").astype(np.int32)
+    words[0] |= 1  # never zeros
+    return words
+
+
+def find_shared(counts: Int32Array, hashes: Int32Array, shares: npt.NDArray[np.bool_]) -> Shared | None:
+    """Find devices that are on two clients; one that a client has twice, as the cores of a chip, is its own matter.
+
+    Args:
+        counts: int32 `[num_clients]`, devices of each client.
+        hashes: int32 `[D, 2]`, from `hash_of`, ordered by client, then by local index.
+        shares: bool `[D]`, whether the client allows others to have the device, if they allow it too.
+
+    Returns:
+        The first of them, or `None`.
+    """
+    rows = np.flatnonzero(hashes.any(axis=1))
+    if rows.size == 0:
+        return None
+    _, kinds = np.unique(hashes[rows], axis=0, return_inverse=True)
+    kinds = np.ravel(kinds)
+    owners = np.repeat(np.arange(counts.size), counts)[rows]
+    # Stable: within a kind, rows stay in the order of their clients.
+    order = np.argsort(kinds, kind="stable")
+    same = (kinds[order][1:] == kinds[order][:-1]) & (owners[order][1:] != owners[order][:-1])
+    same &= ~(shares[rows][order][1:] & shares[rows][order][:-1])
+    if not same.any():
+        return None
+    pairs = np.stack([rows[order][:-1][same], rows[order][1:][same]], axis=1)
+    one, other = pairs[np.argmin(pairs[:, 0])].tolist()
+    starts = np.cumsum(counts) - counts
+    owner_of = np.repeat(np.arange(counts.size), counts)
+    places = [(int(owner_of[row]), int(row - starts[owner_of[row]])) for row in (one, other)]
+    return places[0], places[1], int(np.unique(kinds[order][1:][same]).size)
+
+
+def own_claims(client_id: int, hostname: str, devices: Sequence[LocalDevice], shared: Shared) -> Uint8Array:
+    """Return what this client adds to the merge of claims: uint8 `[2, 2, 256]`, the two clients' device and host."""
+    claims = np.zeros((2, 2, _TEXT_BYTES), np.uint8)
+    for claim, (claimant, index) in zip(claims, shared[:2], strict=True):
+        if claimant == client_id:
+            device = devices[index]
+            for field, text in zip(claim, (f"{device.kind} {device.fingerprint}", hostname), strict=True):
+                data = text.encode(errors="replace")[:_TEXT_BYTES]
+                field[: len(data)] = np.frombuffer(data, np.uint8)
+    return claims
+
+
+def shared_error(shared: Shared, claims: Uint8Array) -> TopologyError:
+    """Return the error for what `find_shared` found; `claims` is the merged one."""
+    (one, one_index), (other, other_index), number = shared
+    (name, host), (_, other_host) = ([_text(field) for field in claim] for claim in claims)
+    more = f" ({number} devices are so shared)" if number > 1 else ""
+    return TopologyError(
+        f"client {one} on host {host} and client {other} on host {other_host} have brought up the same device: "
+        f"{name}, device {one_index} of client {one} and device {other_index} of client {other}{more}. Give each "
+        "client of a host devices of its own: by local_device_ids, by a variable such as CUDA_VISIBLE_DEVICES, or by "
+        "BRINGUP_LOCAL_CLIENT_ID and BRINGUP_NUM_LOCAL_CLIENTS, as `bringup run` sets them. Where they are to "
+        "share it, set share_devices=True on all of them"
+    )
+
+
+def _text(field: Uint8Array) -> str:
+    return printable(field.tobytes().rstrip(b"\0").decode(errors="replace"))

@@ -1,0 +1,172 @@
+"""How the news that a job has failed becomes the exception that a user sees."""
+
+from __future__ import annotations
+
+from ...errors import (
+    BringupError,
+    CoordinatorLostError,
+    DeviceFailedError,
+    PeerFailedError,
+    RegistrationRefusedError,
+    RendezvousTimeoutError,
+    TopologyError,
+)
+from ...transport.wire.messages import MemberInfo, Refused, Verdict
+from .id_ranges import format_ids, name_ids, unpack_ids
+from .phases import Phase
+
+JOB_WIDE_ERRORS: dict[str, type[BringupError]] = {"TopologyError": TopologyError}
+"""Errors that are nobody's fault in particular: every client raises the same."""
+
+TOLD_AS_THEY_ARE = (*JOB_WIDE_ERRORS, DeviceFailedError.__name__)
+"""Errors that every client raises where one says goodbye with them; others are the cause of a `PeerFailedError`."""
+
+RENDEZVOUS_TIMEOUT = RendezvousTimeoutError.__name__
+
+_NAMED_MAX = 8
+_CAUSE_CHARACTERS_MAX = 4096
+_ADVICE_ABSENT = "Check that the missing clients were started, with these jobs and ids, and can reach client 0."
+_ADVICE_SLOW = "Look at the logs of those clients, or give them a longer initialization_timeout."
+
+
+def of_verdict(verdict: Verdict) -> BringupError:
+    """Return the exception that `verdict` is."""
+    if verdict.error in JOB_WIDE_ERRORS:
+        return JOB_WIDE_ERRORS[verdict.error](verdict.cause)
+    if verdict.error == CoordinatorLostError.__name__:
+        return coordinator_lost(verdict.address, verdict.hostname, verdict.phase, verdict.cause)
+    if verdict.error == DeviceFailedError.__name__:
+        return devices_failed(verdict.client_id, verdict.address, verdict.hostname, verdict.phase, verdict.cause)
+    text = f"{_who(verdict)} failed in phase {verdict.phase}: {verdict.cause.rstrip('.')}"
+    if verdict.also:
+        text += f". Clients that failed with it: {format_ids(unpack_ids(verdict.also))}"
+    return PeerFailedError(
+        f"{text}. Look at the log of that client; restart the job once it is mended.",
+        client_id=verdict.client_id,
+        address=verdict.address,
+        host=verdict.hostname,
+        phase=verdict.phase,
+        cause=verdict.cause,
+    )
+
+
+def own_failure(error: BringupError, client_id: int, address: str, host: str, phase: str) -> PeerFailedError:
+    """Return what ended a job as a failure that names a client: this one, where `error` is its own."""
+    if isinstance(error, PeerFailedError):
+        return error
+    text = str(error)
+    failure = PeerFailedError(text, client_id=client_id, address=address, host=host, phase=phase, cause=text)
+    failure.__cause__ = error
+    return failure
+
+
+def of_refusal(refusal: Refused, client_id: int, coordinator: str) -> RegistrationRefusedError:
+    """Return the exception that a refused registration is."""
+    return RegistrationRefusedError(
+        f"the coordinator on {coordinator} refused client {client_id}: {refusal.field} is {refusal.yours} here and "
+        f"{refusal.ours} there. {refusal.detail}",
+        field=refusal.field,
+        ours=refusal.yours,
+        theirs=refusal.ours,
+    )
+
+
+def coordinator_lost(address: str, host: str, phase: str, cause: str) -> CoordinatorLostError:
+    """Return the exception for a coordinator that went without a word."""
+    return CoordinatorLostError(
+        f"client 0 ({host or address}), which hosts the coordinator, was lost in phase {phase}: {cause}. "
+        "Look at the log of client 0; restart the job once it is mended.",
+        client_id=0,
+        address=address,
+        host=host,
+        phase=phase,
+        cause=cause,
+    )
+
+
+def devices_failed(client_id: int, address: str, host: str, phase: str, cause: str) -> DeviceFailedError:
+    """Return the exception for devices that became unhealthy in a job that is to end then."""
+    return DeviceFailedError(
+        f"the devices of {_client(client_id, host, address)} became unhealthy in phase {phase}, and "
+        f"unhealthy_action='fail' there: {cause.rstrip('.')}. Restart the job once that host is mended, or without it.",
+        client_id=client_id,
+        address=address,
+        host=host,
+        phase=phase,
+        cause=cause,
+    )
+
+
+def rendezvous_timeout(
+    num_clients: int, timeout: float, missing: dict[int, str], present: dict[int, str], reason: str, *, came: bool
+) -> RendezvousTimeoutError:
+    """Return the exception for a job that did not come up in time.
+
+    Args:
+        num_clients: of the job.
+        timeout: `initialization_timeout`, in seconds.
+        missing: the clients waited for, with their addresses.
+        present: those known to be there.
+        reason: what is known beyond that, or empty.
+        came: whether the missing ones had registered, and were only slow.
+    """
+    text = (
+        f"{len(missing)} of {num_clients} clients {'were not ready' if came else 'did not come'} within "
+        f"initialization_timeout={timeout:g} s: {name_clients(missing)}"
+    )
+    if reason:
+        text += f" ({reason})"
+    return RendezvousTimeoutError(
+        f"{text}. Present: {name_ids(present)}. {_ADVICE_SLOW if came else _ADVICE_ABSENT}",
+        missing=missing,
+        present=present,
+    )
+
+
+def not_joined(
+    client_id: int, timeout: float, missing: dict[int, str], first: MemberInfo, phase: str
+) -> PeerFailedError:
+    """Return the exception for a shutdown that others did not join in time.
+
+    Args:
+        client_id: who shut down.
+        timeout: its `shutdown_timeout`, in seconds.
+        missing: the clients that it waited for, with their addresses.
+        first: one of them.
+        phase: what that one is known to do instead.
+    """
+    cause = f"it did not join the shutdown of client {client_id} within shutdown_timeout={timeout:g} s"
+    return PeerFailedError(
+        f"client {client_id} left the job without {name_clients(missing)}, which did not join its shutdown within "
+        f"shutdown_timeout={timeout:g} s: {_client(first.client_id, first.hostname, first.address)} is in phase "
+        f"{phase}. Look at what keeps them, or give them a longer shutdown_timeout.",
+        client_id=first.client_id,
+        address=first.address,
+        host=first.hostname,
+        phase=phase,
+        cause=cause,
+    )
+
+
+def name_clients(addresses: dict[int, str]) -> str:
+    """Return clients for a text, with their addresses while they are few."""
+    if len(addresses) > _NAMED_MAX or not all(addresses.values()):
+        return f"client{'s' * (len(addresses) > 1)} {format_ids(addresses)}"
+    return ", ".join(f"client {client_id} ({address})" for client_id, address in sorted(addresses.items()))
+
+
+def goodbye_cause(error: BaseException) -> str:
+    """Return what the others are told when this client fails with `error`."""
+    if isinstance(error, PeerFailedError) and error.phase != Phase.LEAVING:
+        return error.cause  # of one who leaves, only what waited for it says what is wrong
+    if isinstance(error, KeyboardInterrupt) and not str(error):
+        return "it was interrupted (Ctrl-C)"
+    return str(error)[:_CAUSE_CHARACTERS_MAX] or "no further word"
+
+
+def _who(verdict: Verdict) -> str:
+    return _client(verdict.client_id, verdict.hostname, verdict.address)
+
+
+def _client(client_id: int, host: str, address: str) -> str:
+    return f"client {client_id} ({', '.join(part for part in (host, address) if part)})"

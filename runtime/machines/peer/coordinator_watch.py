@@ -1,0 +1,107 @@
+"""What one peer hears of the coordinator, and when it has to ask in another way."""
+
+from __future__ import annotations
+
+from ..detector import Detector
+from .job_view import COORDINATOR, PeerConfig
+
+_SILENT_INTERVALS = 2.5
+_GRACE = 1.0
+
+
+class CoordinatorWatch:
+    """Silence is judged by the detector. Before that, another connection is dialled, as this may lead nowhere by now.
+
+    While the job comes up, the coordinator's process is asked, too: where it answers, it is only overloaded.
+
+    Attributes:
+        lost: why the connection broke; empty while it stands.
+        reconnects: how often the session was taken up again.
+    """
+
+    def __init__(self, config: PeerConfig, now: float) -> None:
+        timeout, interval = config.heartbeat_timeout, config.heartbeat_interval
+        self.lost = ""
+        self.reconnects = 0
+        self._detector = Detector(timeout, interval)
+        self._redial_patience = max(timeout / 2, _SILENT_INTERVALS * interval)
+        self._ask_patience = max(timeout / 4, _SILENT_INTERVALS * interval / 2)
+        self._patience_with_slowness = 2 * timeout
+        self._registration_patience = timeout
+        self._verdict_patience = timeout + 2 * interval + _GRACE
+        self._heard_at = now
+        self._answered_at = now
+        self._alive_at: float | None = None
+        self._registered_at = now
+
+    def awake(self, now: float) -> None:
+        """Note that this peer runs."""
+        self._detector.awake(now)
+
+    def caught_up(self, now: float) -> None:
+        """Note that all that had come was handled at a time."""
+        self._detector.caught_up(now)
+
+    def heard(self, now: float) -> None:
+        """Note a message of the coordinator."""
+        self._detector.heard(COORDINATOR, now)
+        self._heard_at = self._answered_at = now
+        self._alive_at = None
+
+    def answered(self, now: float, *, is_alive: bool) -> None:
+        """Note that it was asked whether it lives; that it does says nothing of the connection."""
+        self._answered_at = now
+        if is_alive:
+            self._alive_at = now
+            self._detector.heard(COORDINATOR, now)
+
+    def resumed(self, now: float, *, is_sign_of_life: bool) -> None:
+        """Note that the session goes on over another connection."""
+        self.lost, self._heard_at = "", now
+        self.reconnects += 1
+        if is_sign_of_life:
+            self.answered(now, is_alive=True)
+
+    def registers(self, now: float) -> None:
+        """Note that a registration was sent; a coordinator that is slow to answer is given ever longer."""
+        self._registered_at = now
+
+    def registers_anew(self) -> str:
+        """Note that none was answered in time; returns that, for a text."""
+        waited, self._registration_patience = self._registration_patience, 2 * self._registration_patience
+        return f"it did not answer the registration within {waited:g} s"
+
+    def silence(self, now: float) -> str:
+        """Return that nothing was heard for too long, for a text; nothing where it was."""
+        silent = self._detector.silent(now)
+        return f"no heartbeat for {silent[0][1]:.1f} s" + (f" ({self.lost})" if self.lost else "") if silent else ""
+
+    def death(self, reason: str) -> str:
+        """Return that it has died, for a text."""
+        return f"process died ({reason}{'; ' if self.lost else ''}{self.lost})"
+
+    # When what is due.
+
+    def deadline(self) -> float | None:
+        """Return when to judge."""
+        return self._detector.deadline()
+
+    def redial_due(self) -> float:
+        """Return when to dial again although the connection stands.
+
+        TCP itself sends again after ever longer pauses, and may find out that the network is back when all is over.
+        Where its process has answered meanwhile, it is more likely slow; to dial costs it more time.
+        """
+        return self._heard_at + (self._redial_patience if self._alive_at is None else self._patience_with_slowness)
+
+    def ask_due(self) -> float:
+        """Return when to ask its process whether it lives."""
+        return max(self._heard_at, self._answered_at) + self._ask_patience
+
+    def registration_due(self) -> float:
+        """Return when to register over another connection."""
+        return self._registered_at + self._registration_patience
+
+    def verdict_due(self, now: float) -> float:
+        """Return until when it may take it to find out what became of a client."""
+        return now + self._verdict_patience

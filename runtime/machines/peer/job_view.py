@@ -1,0 +1,255 @@
+"""What one client knows of the others, and how it says so when something goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from ....errors import BringupError, PeerFailedError
+from ....transport.wire.messages import (
+    PROTOCOL_VERSION,
+    Formed,
+    HeartbeatAck,
+    MemberInfo,
+    MemberUpdate,
+    Register,
+    Verdict,
+)
+from ..failure_errors import (
+    RENDEZVOUS_TIMEOUT,
+    coordinator_lost,
+    devices_failed,
+    name_clients,
+    not_joined,
+    of_verdict,
+    rendezvous_timeout,
+)
+from ..id_ranges import name_ids, unpack_ids
+from ..job_lists import digest_of
+from ..phases import Phase, furthest_behind
+
+COORDINATOR = 0
+"""The client that hosts the coordinator."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerConfig:
+    """What a peer knows from the start; durations in seconds.
+
+    Attributes:
+        addresses: the address of every client, or `None` where only the coordinator's is known.
+        device_type: the type of its devices, empty where it shows only when they have come up.
+        incarnation: drawn at random when the peer was made, 64 bits.
+        fails_when_unhealthy: whether the job is to end where this client's devices become unhealthy.
+        share_devices: whether other clients may have this client's devices, if they allow it too.
+    """
+
+    client_id: int
+    num_clients: int
+    job_name: str
+    coordinator_address: str
+    addresses: tuple[str, ...] | None
+    device_type: str
+    incarnation: int
+    hostname: str
+    pid: int
+    package_version: str
+    initialization_timeout: float
+    heartbeat_interval: float
+    heartbeat_timeout: float
+    shutdown_timeout: float
+    fails_when_unhealthy: bool = False
+    share_devices: bool = False
+
+    def registration(self, link_address: str) -> Register:
+        """Return this peer's registration; `link_address` is where the others reach its links."""
+        return Register(
+            client_id=self.client_id,
+            num_clients=self.num_clients,
+            job_name=self.job_name,
+            protocol_version=PROTOCOL_VERSION,
+            package_version=self.package_version,
+            incarnation=self.incarnation,
+            address=self.addresses[self.client_id] if self.addresses else link_address,
+            hostname=self.hostname,
+            pid=self.pid,
+            link_address=link_address,
+            device_type=self.device_type,
+            heartbeat_interval=self.heartbeat_interval,
+            jobs_digest=digest_of(self.addresses),
+        )
+
+
+class Knowledge:
+    """Kept up to date by the peer's machine from what the coordinator says.
+
+    Attributes:
+        formed: the members, once all have registered.
+        host: client 0, once the coordinator has answered.
+        acked_at: when the coordinator last answered.
+        dial_reason: why the coordinator cannot be reached, or could not.
+        link_reason: why the link to the right neighbour cannot be opened yet.
+    """
+
+    def __init__(self, config: PeerConfig, now: float) -> None:
+        self._config = config
+        self.formed: Formed | None = None
+        self.host: MemberInfo | None = None
+        self.acked_at = now
+        self.dial_reason = ""
+        self.link_reason = ""
+        self._is_registered = False
+        self._missing: tuple[int, ...] = ()
+        self._updates: dict[int, MemberUpdate] = {}
+        self._least_phase = Phase.RENDEZVOUS
+        self._overdue: dict[int, float] = {}
+        self._steps: dict[int, tuple[int, float]] = {}
+        self._failed: dict[int, str] = {}
+
+    def acknowledge(self, ack: HeartbeatAck, now: float) -> None:
+        """Take in an answer of the coordinator."""
+        self._is_registered = True
+        self.acked_at = now
+        self.host = ack.host[0] if ack.host else self.host
+        self._missing = ack.missing
+        self._overdue = {late.client_id: late.age for late in ack.overdue}
+        self._updates.update({update.client_id: update for update in ack.updates})
+        self._steps.update({step.client_id: (step.step, now - step.age) for step in ack.steps})
+
+    def form(self, formed: Formed) -> None:
+        """Note that all have registered."""
+        self.formed, self.host = formed, formed.members[COORDINATOR]
+
+    def commit(self) -> None:
+        """Note that all are ready: only then does the coordinator commit."""
+        # Who is ready and well, as nearly all are, need not be kept: so reads a client of which nothing is known.
+        kept = {c: update for c, update in self._updates.items() if update.reconnects or not update.healthy}
+        self._updates = {c: replace(update, phase=Phase.READY) for c, update in kept.items()}
+        self._least_phase = Phase.READY
+
+    def address_of(self, client_id: int) -> str:
+        """Return the address of a client, empty where it is not known."""
+        if self.formed is not None:
+            return self.formed.members[client_id].address
+        if self._config.addresses is not None:
+            return self._config.addresses[client_id]
+        return self._config.coordinator_address if client_id == COORDINATOR else ""
+
+    def end(self, error: BaseException | None) -> None:
+        """Note how the job ended: with an error, or by all leaving it in order."""
+        if error is None:
+            self._updates = {}
+            self._least_phase = Phase.CLOSED
+        elif isinstance(error, PeerFailedError):
+            if error.client_id is not None:
+                self._failed[error.client_id] = error.cause
+        else:
+            self._failed[self._config.client_id] = f"{type(error).__name__}: {error}"
+
+    def update_of(self, client_id: int, said: MemberUpdate | None = None) -> MemberUpdate | None:
+        """Return what is known of a client, if anything is: `said`, or what the coordinator last said; or its end."""
+        update = said or self._updates.get(client_id)
+        if (cause := self._failed.get(client_id)) is not None:
+            return MemberUpdate(client_id, Phase.FAILED, False, cause, 0 if update is None else update.reconnects)
+        is_over = update is None and self._least_phase is Phase.CLOSED
+        return MemberUpdate(client_id, Phase.CLOSED, True, "") if is_over else update
+
+    def age_of(self, client_id: int, now: float) -> float:
+        """Return the seconds since a client is known to have been heard by the coordinator."""
+        return now - self.acked_at + self._overdue.get(client_id, 0.0)
+
+    def step_of(self, client_id: int, now: float) -> tuple[int, float] | None:
+        """Return the step a client was last known to be at, and for how many seconds."""
+        mark = self._steps.get(client_id)
+        return None if mark is None else (mark[0], now - mark[1])
+
+    def missing(self) -> dict[int, str]:
+        """Return the clients that are not known to have registered, with their addresses."""
+        if self.formed is not None:
+            return {}
+        return self._with_addresses(unpack_ids(self._missing) if self._is_registered else [COORDINATOR])
+
+    def waiting_for(self, own_phase: Phase) -> str:
+        """Return whom or what this client waits for, as far as is known, or nothing."""
+        missing = self.missing()
+        if missing:
+            return name_clients(missing) + (f": {self.dial_reason}" if self.dial_reason else "")
+        if self.formed is None:
+            return ""
+        laggards = self._laggards(own_phase)
+        if self._config.client_id in laggards and own_phase is Phase.DEVICES:
+            kind = f"{self._config.device_type} devices" if self._config.device_type else "devices"
+            return f"the {kind} of this client"
+        text = f"{name_ids(laggards)} in phase {next(iter(laggards.values()))}"
+        return text + (f" ({self.link_reason})" if self.link_reason else "")
+
+    # Errors.
+
+    def timed_out(self, own_phase: Phase) -> BringupError:
+        """Return the error for a bring-up that took too long."""
+        if self.formed is not None:
+            laggards = self._with_addresses(self._laggards(own_phase))
+            return self._rendezvous_timeout(laggards, f"waiting for {self.waiting_for(own_phase)}")
+        if self._is_registered:
+            return self._rendezvous_timeout(self.missing(), "")
+        reason = f"it hosts the coordinator, so nothing is known of the others; {self.dial_reason or 'no answer'}"
+        return self._rendezvous_timeout(self.missing(), reason)
+
+    def of_verdict(self, verdict: Verdict) -> BringupError:
+        """Return the error that the coordinator's verdict is."""
+        if verdict.error == RENDEZVOUS_TIMEOUT:
+            return self._rendezvous_timeout(self._with_addresses(unpack_ids(verdict.missing)), verdict.cause)
+        self._failed = dict.fromkeys(unpack_ids(verdict.also), f"it failed with client {verdict.client_id}")
+        return of_verdict(verdict)
+
+    def not_joined(self, missing: tuple[int, ...]) -> BringupError:
+        """Return the error for a shutdown that some, which are there, did not join in time."""
+        assert self.formed is not None
+        ids, own = list(unpack_ids(missing)), self._config
+        update = self._updates.get(ids[0])
+        phase = Phase.READY if update is None else update.phase
+        first = self.formed.members[ids[0]]
+        return not_joined(own.client_id, own.shutdown_timeout, self._with_addresses(ids), first, phase)
+
+    def coordinator_lost(self, own_phase: Phase, cause: str) -> BringupError:
+        """Return the error for a coordinator that went without a word."""
+        host = "" if self.host is None else self.host.hostname
+        return coordinator_lost(self._config.coordinator_address, host, own_phase, cause)
+
+    def devices_failed(self, own_phase: Phase, cause: str) -> BringupError:
+        """Return the error for devices of this client that became unhealthy."""
+        own = self._config
+        return devices_failed(own.client_id, self.address_of(own.client_id), own.hostname, own_phase, cause)
+
+    def link_broken(self, own_phase: Phase, client_id: int, cause: str) -> BringupError:
+        """Return the error for a ring link that broke, where the coordinator never said why."""
+        address = self.address_of(client_id)
+        return PeerFailedError(
+            f"the ring link with client {client_id} ({address}) broke in phase {own_phase}: {cause}; "
+            "the coordinator did not say why in time",
+            client_id=client_id,
+            address=address,
+            phase=own_phase,
+            cause=cause,
+        )
+
+    def _rendezvous_timeout(self, missing: dict[int, str], reason: str) -> BringupError:
+        present = range(self._config.num_clients) if self._is_registered else [self._config.client_id]
+        return rendezvous_timeout(
+            self._config.num_clients,
+            self._config.initialization_timeout,
+            missing,
+            self._with_addresses(client_id for client_id in present if client_id not in missing),
+            reason,
+            came=self.formed is not None,
+        )
+
+    def _laggards(self, own_phase: Phase) -> dict[int, str]:
+        """Return the clients that everybody waits for, as far as is known, with the phase they are in."""
+        phases: dict[int, str] = dict.fromkeys(range(self._config.num_clients), self._least_phase)
+        phases.update({client_id: update.phase for client_id, update in self._updates.items()})
+        phases[self._config.client_id] = own_phase
+        return furthest_behind(phases)
+
+    def _with_addresses(self, client_ids: Iterable[int]) -> dict[int, str]:
+        return {client_id: self.address_of(client_id) for client_id in client_ids}

@@ -1,0 +1,388 @@
+"""One client's part in the job, from `initialize()` to the end.
+
+Theory of operation. A peer starts its devices and its search for the coordinator at once. It registers, and from the
+coordinator's first answer on it sends heartbeats and expects answers. When all clients have registered the coordinator
+says so; the peer links with its two neighbours, and once links and devices both stand, merges its devices into the
+job's table. It reports the table's digest, and when the coordinator has the same digest from everybody, the job is up::
+
+    NEW -> CONNECTING -> REGISTERING -> WAITING -> BRINGING_UP -> COMMITTING -> UP -> LEAVING -> CLOSED
+                 ^            |
+                 +------------+  the coordinator went before it had answered: it was an old one, or a stranger
+
+A connection that breaks later is no failure: the session goes on over another one, and a coordinator that is not heard
+is dialled again before its silence has lasted too long. That its port refuses is proof that it has gone.
+
+From any state the peer may fail, which is final. It fails at once when it is told so; when it finds out itself, it says
+goodbye with the cause, and the coordinator tells the others.
+"""
+
+from __future__ import annotations
+
+from ....errors import BringupError
+from ....transport.ports import ProbeOutcome
+from ....transport.wire.messages import (
+    Commit,
+    CoordinatorMessage,
+    Dismissed,
+    Formed,
+    Goodbye,
+    Heartbeat,
+    HeartbeatAck,
+    Leave,
+    Leaving,
+    LinkDelayed,
+    PointSet,
+    Ready,
+    Refused,
+    StepAsked,
+    Suspect,
+    Verdict,
+)
+from .. import events as ev
+from ..core_table import CoreTable
+from ..departures import ids_of
+from ..failure_errors import goodbye_cause, of_refusal
+from ..id_ranges import pack_ids, unpack_ids
+from ..job_lists import named
+from ..kinds import runs_of
+from ..lag import Lag
+from ..phases import Phase
+from .facts import PeerFacts
+from .heartbeats import Heartbeats
+from .job_view import COORDINATOR, PeerConfig
+from .states import BEFORE_UP, REGISTERED, RING_NEEDED, PeerState
+
+_GRACE = 1.0
+_PATIENCE_TO_TELL = 2.0
+_HEALTH_CHARACTERS_MAX = 1024
+
+
+Effects = list[ev.PeerEffect]
+
+
+class PeerMachine(PeerFacts):
+    """See the module's theory of operation."""
+
+    def __init__(self, config: PeerConfig, now: float) -> None:
+        super().__init__(config, now)
+        self._began = now
+        self._epoch = 0
+        self._sequence = 0
+        self._awaited: dict[type, ev.Tag] = {}
+        self._lag = Lag()
+        self._initialization_deadline = now + config.initialization_timeout
+        self._table: CoreTable | None = None
+        self._beats = Heartbeats(config.heartbeat_interval)
+        self._suspected: tuple[float, int, str] | None = None
+        self._held: tuple[float, BringupError] | None = None
+        self._leave_deadline: float | None = None
+
+    # Transitions.
+
+    def handle(self, event: ev.PeerEvent, now: float) -> Effects:
+        """Take in one event."""
+        if self._state is PeerState.CLOSED:
+            return []
+        self._watch.awake(now)
+        phase = self.phase
+        effects = self._handle(event, now)
+        if self.phase is not phase:
+            self._beats.phase_changed(now)
+        return effects
+
+    def _handle(self, event: ev.PeerEvent, now: float) -> Effects:
+        match event:
+            case ev.Received(message):
+                return self._receive(message, now)
+            case ev.Begin():
+                return self._begin(now)
+            case ev.DialFailed(reason):
+                self._knowledge.dial_reason = reason
+            case ev.Connected(tag, link_address) if self._is_current(ev.Connect, tag):
+                return self._register(link_address, now)
+            case ev.SessionLost(reason):
+                return self._on_session_lost(reason)
+            case ev.Reconnected(tag) if self._is_current(ev.Reconnect, tag):
+                self._watch.resumed(now, is_sign_of_life=self._state in BEFORE_UP)
+                return self._heartbeat(now)
+            case ev.CoordinatorGone(tag, reason, is_cut) if self._is_current(ev.Reconnect, tag) or is_cut:
+                return self._close(self._knowledge.coordinator_lost(self.phase, self._watch.death(reason)))
+            case ev.ProbeAnswered(tag, outcome) if self._is_current(ev.Probe, tag):
+                self._watch.answered(now, is_alive=outcome is ProbeOutcome.ALIVE)
+            case ev.BackendStarted(tag, devices) if self._is_current(ev.StartBackend, tag):
+                self._devices = devices
+                self.timeline.leave(Phase.DEVICES, now)
+                return self._merge_when_possible(now)
+            case ev.RingConnected(tag) if self._is_current(ev.ConnectRing, tag):
+                self._is_linked, self._knowledge.link_reason = True, ""
+                self.timeline.leave(Phase.RING, now)
+                return self._merge_when_possible(now)
+            case ev.Merged(tag, table) if self._is_current(ev.Merge, tag):
+                return self._report_ready(table, now)
+            case ev.BackendFailed(tag, error) if self._is_current(ev.StartBackend, tag):
+                return self._on_backend_failed(error, now)
+            case ev.MergeFailed(tag, error) if self._is_current(ev.Merge, tag):
+                return self._fail(error)
+            case ev.LinkBroken(client_id, cause) if self._state in RING_NEEDED and self._suspected is None:
+                if client_id in unpack_ids(self.leavers):
+                    return []
+                self._suspected = (self._watch.verdict_due(now), client_id, cause)
+                return [ev.Send(Suspect(client_id, cause))]
+            case ev.LinkDelayed(client_id, cause, is_refused) if self._state is PeerState.BRINGING_UP:
+                self._knowledge.link_reason = f"no link to client {client_id} yet: {cause}"
+                return [ev.Send(LinkDelayed(client_id, cause, is_refused))]
+            case ev.HealthChanged(healthy, detail):
+                return self._on_health(healthy, detail[:_HEALTH_CHARACTERS_MAX], now)
+            case ev.WishPreemption(message):
+                return [ev.Send(message)] if self._state is PeerState.UP else []
+            case ev.WishLeave(collectives):
+                return self._leave(collectives, now)
+            case ev.Abort(error):
+                return self._fail(error)
+        return []
+
+    def _receive(self, message: CoordinatorMessage, now: float) -> Effects:
+        self._watch.heard(now)
+        if not self._watch.lost:
+            self._awaited.pop(ev.Reconnect, None)
+        match message:
+            case HeartbeatAck():
+                return self._on_ack(message, now)
+            case Formed():
+                return self._on_formed(message, now)
+            case Commit(kinds, spans) if self._state is PeerState.COMMITTING:
+                formed = self._knowledge.formed
+                assert formed is not None
+                assert self._table is not None
+                self._state = PeerState.UP
+                self._knowledge.commit()
+                self.timeline.leave(Phase.COMMIT, now)
+                return [
+                    ev.Up(formed.job_id, formed.epoch, formed.members, self._table, kinds, spans, formed.has_services)
+                ]
+            case Verdict():
+                return self._close(self._knowledge.of_verdict(message))
+            case Refused():
+                message = named(message, self.config.addresses)
+                return self._close(of_refusal(message, self.config.client_id, self.config.coordinator_address))
+            case StepAsked() | PointSet():
+                return [ev.Preempt(message)]
+            case Leaving(leavers):
+                self.leavers = pack_ids({*unpack_ids(self.leavers), *ids_of(leavers)})
+                if self._suspected is not None and self._suspected[1] in ids_of(leavers):
+                    self._suspected = None
+                return [ev.OthersLeave(leavers)]
+            case Dismissed(missing) if self._state is PeerState.LEAVING:
+                return self._on_dismissed(missing)
+        return []
+
+    def crash(self, error: BaseException) -> Effects:
+        """Fail, also where an exception has left this machine, or who drives it, half-way through a change."""
+        return [] if self._state is PeerState.CLOSED else self._fail(error)
+
+    def wake(self, now: float) -> Effects:
+        """Do what falls due."""
+        if self._state is PeerState.CLOSED:
+            return []
+        self._lag.woken(self.deadline(), now)
+        self._watch.awake(now)
+        if not self._lag.is_reading(now) and (end := self._judge(now)):
+            return end
+        if (due := self._redial_due()) is not None and now >= due:
+            return self._redial()
+        if (due := self._ask_due()) is not None and now >= due:
+            return self._ask()
+        due = self._heartbeat_due()
+        return self._heartbeat(now) if due is not None and now >= due else []
+
+    def _judge(self, now: float) -> Effects:
+        if self._state in BEFORE_UP and now >= self._initialization_deadline:
+            return self._fail(self._knowledge.timed_out(self.phase))
+        if self._hosts_coordinator and self._state in BEFORE_UP:
+            # Its coordinator lives as it does; where it is overloaded, it answers itself late, too.
+            self._watch.answered(now, is_alive=True)
+        if silence := self._watch.silence(now):
+            # It may still hear this client, and can tell the others then.
+            return self._fail(self._knowledge.coordinator_lost(self.phase, silence))
+        if self._held is not None and now >= self._held[0]:
+            return self._fail(self._held[1], Phase.DEVICES)
+        if self._suspected is not None and now >= self._suspected[0]:
+            return self._fail(self._knowledge.link_broken(self.phase, *self._suspected[1:]))
+        if self._leave_deadline is not None and now >= self._leave_deadline:
+            return self._fail(self._knowledge.coordinator_lost(self.phase, "it did not answer the wish to shut down"))
+        return []
+
+    def caught_up(self, now: float) -> None:
+        """Note that all that had come was handled at a time."""
+        self._watch.caught_up(now)
+
+    def deadline(self) -> float | None:
+        """Return when to wake this machine next."""
+        if self._state is PeerState.CLOSED:
+            return None
+        candidates = [self._watch.deadline(), self._heartbeat_due(), self._redial_due(), self._ask_due()]
+        candidates.append(self._leave_deadline)
+        if self._state in BEFORE_UP:
+            candidates.append(self._initialization_deadline)
+        candidates += [waiting[0] for waiting in (self._suspected, self._held) if waiting is not None]
+        return min((self._lag.after(due) for due in candidates if due is not None), default=None)
+
+    # Steps.
+
+    def _begin(self, now: float) -> Effects:
+        assert self._state is PeerState.NEW
+        self._state = PeerState.CONNECTING
+        self.timeline.enter(Phase.CONNECT, self._began)
+        self.timeline.enter(Phase.DEVICES, self._began)
+        return [ev.Connect(self._tag(ev.Connect)), ev.StartBackend(self._tag(ev.StartBackend))]
+
+    def _register(self, link_address: str, now: float) -> Effects:
+        self._state = PeerState.REGISTERING
+        self._watch.registers(now)
+        return [
+            ev.Send(self.config.registration(link_address)),
+            *([] if self._held is None else self._fail(self._held[1], Phase.DEVICES)),
+        ]
+
+    def _on_ack(self, ack: HeartbeatAck, now: float) -> Effects:
+        if self._state is PeerState.REGISTERING:
+            self._state = PeerState.WAITING
+            self.timeline.leave(Phase.CONNECT, now)
+            self.timeline.enter(Phase.RENDEZVOUS, now)
+            self._beats.begin(now)
+        self._knowledge.acknowledge(ack, now)
+        return []
+
+    def _on_formed(self, formed: Formed, now: float) -> Effects:
+        if self._state is not PeerState.WAITING:
+            return []
+        self._state = PeerState.BRINGING_UP
+        self._knowledge.form(formed)
+        self._epoch = formed.epoch
+        self.timeline.leave(Phase.RENDEZVOUS, now)
+        self.timeline.enter(Phase.RING, now)
+        own, size = self.config.client_id, self.config.num_clients
+        left, right = formed.members[(own - 1) % size], formed.members[(own + 1) % size]
+        return [ev.ConnectRing(self._tag(ev.ConnectRing), formed.job_id, formed.epoch, left, right)]
+
+    def _merge_when_possible(self, now: float) -> Effects:
+        if self._state is not PeerState.BRINGING_UP or self._devices is None or not self._is_linked:
+            return []
+        self.timeline.enter(Phase.MERGE, now)
+        return [ev.Merge(self._tag(ev.Merge), self._devices)]
+
+    def _report_ready(self, table: CoreTable, now: float) -> Effects:
+        self._state = PeerState.COMMITTING
+        self._table = table
+        self.timeline.leave(Phase.MERGE, now)
+        self.timeline.enter(Phase.COMMIT, now)
+        assert self._devices is not None
+        kinds = runs_of(device.kind for device in self._devices)
+        return [ev.Send(Ready(table.digest, kinds, self.timeline.spans()))]
+
+    def _leave(self, collectives: int, now: float) -> Effects:
+        if self._state is not PeerState.UP:
+            return []
+        self._state = PeerState.LEAVING
+        self.program.ends()
+        self._leave_deadline = now + self.config.shutdown_timeout + _GRACE
+        return [ev.Send(Leave(self.config.shutdown_timeout, collectives))]
+
+    def _on_dismissed(self, missing: tuple[int, ...]) -> Effects:
+        error = self._knowledge.not_joined(missing) if missing else None
+        self.leavers = pack_ids({*range(self.config.num_clients)} - {*unpack_ids(missing)})
+        self._end(error)
+        return [ev.Left(tuple(unpack_ids(missing)), error)]
+
+    def _on_session_lost(self, reason: str) -> Effects:
+        if self._state is PeerState.REGISTERING:
+            self._state = PeerState.CONNECTING
+            self._knowledge.dial_reason = reason
+            return [ev.Connect(self._tag(ev.Connect))]
+        if self._state not in REGISTERED:
+            return []
+        if self._hosts_coordinator:
+            return self._close(self._knowledge.coordinator_lost(self.phase, reason))
+        self._watch.lost = reason
+        return [ev.Reconnect(self._tag(ev.Reconnect))]
+
+    def _heartbeat(self, now: float) -> Effects:
+        number = self._beats.send(self.phase, now)
+        step, age = self.program.step_of(now) or (-1, -1.0)
+        return [ev.Send(Heartbeat(number, self.phase, *self._health, step, age, self.program.busy(now)))]
+
+    def _on_backend_failed(self, error: BringupError, now: float) -> Effects:
+        if self._state is not PeerState.CONNECTING:
+            return self._fail(error, Phase.DEVICES)
+        # It is kept until the coordinator can be told of it, but not for long.
+        self._held = (now + _PATIENCE_TO_TELL, error)
+        return []
+
+    def _on_health(self, healthy: bool, detail: str, now: float) -> Effects:
+        self._health = (healthy, detail)
+        if self._state is PeerState.UP and self.config.fails_when_unhealthy and not healthy:
+            return self._fail(self._knowledge.devices_failed(self.phase, detail))
+        return self._heartbeat(now) if self._state in REGISTERED else []
+
+    def _fail(self, error: BaseException, phase: Phase | None = None) -> Effects:
+        """Fail, and tell the coordinator why, and in which phase where that is not the one this client is in."""
+        goodbye = Goodbye(phase or self.phase, type(error).__name__, goodbye_cause(error))
+        told: Effects = [ev.Send(goodbye)] if self._state in (PeerState.REGISTERING, *REGISTERED) else []
+        return told + self._close(error)
+
+    def _close(self, error: BaseException) -> Effects:
+        self._end(error)
+        return [ev.Failed(error)]
+
+    def _end(self, error: BaseException | None) -> None:
+        self._last_phase = self.phase if error is not None else Phase.CLOSED
+        self._knowledge.end(error)
+        self._state = PeerState.CLOSED
+
+    # Helpers.
+
+    def _tag(self, effect: type) -> ev.Tag:
+        self._sequence += 1
+        tag = self._awaited[effect] = (self._epoch, self._sequence)
+        return tag
+
+    def _is_current(self, effect: type, tag: ev.Tag) -> bool:
+        if self._awaited.get(effect) != tag:
+            return False
+        del self._awaited[effect]
+        return True
+
+    def _heartbeat_due(self) -> float | None:
+        patience_ends = self._initialization_deadline if self._state in BEFORE_UP else None
+        return self._beats.due(self.phase, self._knowledge.acked_at, patience_ends)
+
+    def _redial(self) -> Effects:
+        if self._state is PeerState.REGISTERING:
+            return self._on_session_lost(self._watch.registers_anew())
+        return [ev.Reconnect(self._tag(ev.Reconnect))]
+
+    def _ask(self) -> Effects:
+        host = self._knowledge.host
+        assert host is not None
+        return [ev.Probe(self._tag(ev.Probe), host.link_address, host.incarnation)]
+
+    def _ask_due(self) -> float | None:
+        """Return when to ask the coordinator's process whether it lives: while the job comes up, once it is known."""
+        is_known = self._knowledge.host is not None and not self._hosts_coordinator
+        return (
+            self._watch.ask_due() if is_known and self._state in BEFORE_UP and ev.Probe not in self._awaited else None
+        )
+
+    def _redial_due(self) -> float | None:
+        """Return when to dial the coordinator again although its connection stands, unless that is being done."""
+        if self._hosts_coordinator:
+            return None
+        if self._state is PeerState.REGISTERING:
+            return self._watch.registration_due()
+        if self._state not in REGISTERED or ev.Reconnect in self._awaited:
+            return None
+        return self._watch.redial_due()
+
+    @property
+    def _hosts_coordinator(self) -> bool:
+        return self.config.client_id == COORDINATOR

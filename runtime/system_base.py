@@ -1,0 +1,245 @@
+"""What a client can say of its job without waiting: who and what is in it, how it does, how it came up."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ConfigurationError, PeerFailedError, TopologyError
+from ..transport.wire.messages import Span
+from .client.client import Client
+from .configuration.validation import seconds, step_of
+from .drivers.peer import CoordinationPeer
+from .machines.events import Up
+from .machines.phases import Phase, phase_named
+from .types import Device, Member, devices_of
+
+if TYPE_CHECKING:
+    from ..devices.topology.mesh import Mesh
+    from ..devices.topology.topology import Topology
+
+_REASON_CHARACTERS_MAX = 1024
+
+
+class SystemFacts:
+    """What the asynchronous and the blocking system have in common: the facts of the job, which wait for nothing."""
+
+    def __init__(self, client: Client, up: Up) -> None:
+        self._client = client
+        self._up = up
+
+    @property
+    def device_type(self) -> str:
+        """The type of the devices: `CPU`, `GPU`, `TPU`, `SIM`, ..."""
+        return self._first_peer.device_type
+
+    @property
+    def client_id(self) -> int:
+        """This client."""
+        return self._client.job.client_id
+
+    @property
+    def num_clients(self) -> int:
+        """How many clients the job has."""
+        return self._client.job.num_clients
+
+    @property
+    def job_name(self) -> str:
+        """What the clients call the job."""
+        return self._client.job.job_name
+
+    @property
+    def job_id(self) -> str:
+        """128 random bits in hexadecimal, drawn each time the job forms."""
+        return self._up.job_id
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        """The `host:port` of every client, in client order; empty in local mode."""
+        return tuple(member.address for member in self._up.members if member.address)
+
+    @cached_property
+    def devices(self) -> tuple[Device, ...]:
+        """All devices of the job, in client order, then local order."""
+        return devices_of(self._up.table, self._up.kinds, self.device_type, self.job_name)
+
+    @cached_property
+    def local_devices(self) -> tuple[Device, ...]:
+        """The devices of this client."""
+        return tuple(device for device in self.devices if device.client_id == self.client_id)
+
+    @property
+    def core_ids(self) -> npt.NDArray[np.int32]:
+        """The core ids of all devices: read-only int32 `[num_devices]`, by client, then by local device."""
+        return self._up.table.core_ids
+
+    @cached_property
+    def topology(self) -> Topology | None:
+        """Where all devices sit, or `None` where they have no location."""
+        from ..devices.topology.topology import Topology  # when it is asked for: not every job pays for loading it
+
+        table = self._up.table
+        return None if table.locations is None else Topology.of_locations(table.counts, table.locations)
+
+    def mesh(
+        self,
+        shape: Sequence[int],
+        dim_names: Sequence[str],
+        *,
+        ring_dims: int | None = None,
+        ring_axes: Sequence[str] | None = None,
+        ring_bounds: Sequence[int] | None = None,
+        can_split_host_across_rings: bool = True,
+        build_ring_across_rings: bool = False,
+        rotate_ring_across_rings: bool = False,
+    ) -> Mesh:
+        """Return a mesh of all devices of the job, with this client's devices as its local ones.
+
+        Its rings are in the orders of DTensor's `create_tpu_mesh`; see `Topology.mesh` for the arguments.
+        `topology.best_mesh` looks for the arrangement with the fewest hops.
+
+        Raises:
+            ConfigurationError: an argument is malformed, or rings cannot be built as asked.
+            TopologyError: the devices have no location, or some places of the machine have no device.
+        """
+        if self.topology is None:
+            raise TopologyError(
+                f"mesh(shape={tuple(shape)}) of client {self.client_id}: the {self.device_type} devices of this job "
+                "have no location, so that no order is better than another: reshape range(num_devices) instead"
+            )
+        return self.topology.mesh(
+            self.client_id,
+            shape,
+            dim_names,
+            ring_dims=ring_dims,
+            ring_axes=ring_axes,
+            ring_bounds=ring_bounds,
+            can_split_host_across_rings=can_split_host_across_rings,
+            build_ring_across_rings=build_ring_across_rings,
+            rotate_ring_across_rings=rotate_ring_across_rings,
+        )
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """All clients of the job, as this client knows them now, or as it last knew them where the job is over."""
+        machine = self._peer.machine
+        now = self._peer.clock()
+        members: list[Member] = []
+        for info in self._up.members:
+            update = machine.update_of(info.client_id)
+            step, step_age = machine.step_of(info.client_id, now) or (None, None)
+            members.append(
+                Member(
+                    client_id=info.client_id,
+                    address=info.address,
+                    hostname=info.hostname,
+                    pid=info.pid,
+                    incarnation=info.incarnation,
+                    phase=Phase.READY if update is None else phase_named(update.phase),
+                    health="healthy" if update is None or update.healthy else update.health,
+                    is_healthy=update is None or update.healthy,
+                    last_heartbeat_age=machine.age_of(info.client_id, now),
+                    step=step,
+                    step_age=step_age,
+                    reconnects=0 if update is None else update.reconnects,
+                )
+            )
+        return tuple(members)
+
+    def report_progress(self, step: int) -> None:
+        """Say that this client's program has got to a step: `members` and errors then tell who is behind, by how much.
+
+        Cheap, waits for nothing, and may be called from any thread. With `options.stall_timeout` on client 0, a client
+        that stays at one step for so long, without waiting for others in a collective or barrier, has failed.
+
+        Args:
+            step: 0 or more; a step that is reported again is no progress.
+
+        Raises:
+            ConfigurationError: it is no such number.
+            PeerFailedError: the job has failed.
+        """
+        self._peer.report_progress(step)
+
+    def announce_preemption(self, deadline: float = 0.0, reason: str = "announce_preemption()") -> None:
+        """Say that this client is to be taken: see `reached_preemption_point`. Waits for nothing; from any thread.
+
+        Args:
+            deadline: seconds until then; all save 15 minutes before, or as soon as they can.
+            reason: for the logs of all, who get its first 1,024 characters.
+
+        Raises:
+            ConfigurationError: `deadline` is no number.
+        """
+        self._check_services("announce_preemption()")
+        deadline_in = seconds(deadline)
+        if deadline_in is None:
+            raise ConfigurationError(f"announce_preemption(deadline={deadline!r}): give a number of seconds")
+        self._peer.preemption.announce(deadline_in, str(reason)[:_REASON_CHARACTERS_MAX])
+
+    def _reached(self, step: int) -> concurrent.futures.Future[bool] | bool:
+        self._check_services("reached_preemption_point()")
+        return self._peer.preemption.reached(step_of("reached_preemption_point", step))
+
+    @property
+    def failure(self) -> PeerFailedError | None:
+        """What ended the job, with the client that it names; `None` also where this client's program ended it."""
+        self._check_process()
+        return self._client.failure
+
+    @property
+    def timeline(self) -> tuple[Span, ...]:
+        """The phases of this client's bring-up, then, of each phase, the slowest client's where that is another's.
+
+        Starts and durations are in seconds since that client called `initialize()`.
+        """
+        slowest = (span for span in self._up.slowest if span.client_id != self.client_id)
+        return self._first_peer.machine.timeline.spans() + tuple(slowest)
+
+    @property
+    def _peer(self) -> CoordinationPeer:
+        """This process's part in the job.
+
+        Raises:
+            NotInitializedError: it has none: it was forked from the client.
+        """
+        self._check_process()
+        return self._first_peer
+
+    @property
+    def _first_peer(self) -> CoordinationPeer:
+        """The same, for what stays as it was when the job came up, in a forked child, too."""
+        assert self._client.peer is not None
+        return self._client.peer
+
+    def _check_process(self) -> None:
+        if self._client.is_forked:
+            raise self._client.end()
+
+    def _check_services(self, what: str) -> None:
+        who = None if self._up.has_services else "client 0"
+        if not self._client.plan.enable_coordination_service:
+            who = "this client"
+        if who is not None:
+            raise ConfigurationError(
+                f"{what} needs the coordination services, which {who} switched off "
+                "(enable_coordination_service=False): initialize with them on"
+            )
+
+    def _end_of_job(self) -> PeerFailedError | None:
+        """Return what `wait_failed` does, once the job is over."""
+        if self.failure is None and self._client.failed.is_set:
+            raise self._client.end()
+        return self.failure
+
+    def __repr__(self) -> str:
+        state = f"failed: {self._client.failed.value}" if self._client.failed.is_set else self._client.phase
+        return (
+            f"<{type(self).__name__} client {self.client_id} of {self.num_clients}, "
+            f"{(count := len(self._up.table.core_ids))} {self.device_type} device{'s' * (count != 1)}, {state}>"
+        )

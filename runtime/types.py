@@ -1,0 +1,92 @@
+"""The records that a system shows: its devices and its members."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..devices.base import CoreLocation
+from ..transport.wire.messages import KindRun
+from .machines.core_table import CoreTable
+from .machines.phases import Phase
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device (core) of the job.
+
+    Attributes:
+        id: its position in the job, `0 .. num_devices - 1`: by client, then by local index.
+        client_id: the client it belongs to.
+        local_index: its position among that client's devices.
+        device_type: `CPU`, `GPU`, `TPU`, `SIM`, ...
+        core_id: the id the merge gave or confirmed, unique in the job.
+        location: where it sits in the machine, or `None`.
+        kind: the model, as its backend names it.
+        name: as TensorFlow names it: `/job:worker/replica:0/task:1/device:TPU:0`.
+    """
+
+    id: int
+    client_id: int
+    local_index: int
+    device_type: str
+    core_id: int
+    location: CoreLocation | None
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One client of the job, as this client knows it.
+
+    Attributes:
+        client_id: which one.
+        address: its address in the job, or that of its links where the job has none.
+        hostname: the host it runs on.
+        pid: its process there.
+        incarnation: 64 random bits, drawn when it started.
+        phase: the phase it last reported; `failed` where it failed, and the job with it.
+        health: `healthy`, or what is wrong with its devices, or how it failed.
+        is_healthy: whether nothing is wrong with it.
+        last_heartbeat_age: seconds since the coordinator is known to have heard it; exact to a heartbeat interval.
+        step: where its program last said that it is (`report_progress`); `None` where it never did. In a job of more
+            than 16 clients those furthest behind are current.
+        step_age: seconds since it got there.
+        reconnects: how often its connection to the coordinator broke, and was restored in time.
+    """
+
+    client_id: int
+    address: str
+    hostname: str
+    pid: int
+    incarnation: int
+    phase: Phase
+    health: str
+    is_healthy: bool
+    last_heartbeat_age: float
+    step: int | None
+    step_age: float | None
+    reconnects: int
+
+
+def devices_of(table: CoreTable, kinds: Sequence[KindRun], device_type: str, job_name: str) -> tuple[Device, ...]:
+    """Return the devices of a merged table; `kinds` covers its rows in order."""
+    kind_of = itertools.chain.from_iterable(itertools.repeat(run.kind, run.count) for run in kinds)
+    owners = ((client_id, index) for client_id, count in enumerate(table.counts.tolist()) for index in range(count))
+    return tuple(
+        Device(
+            id=row,
+            client_id=client_id,
+            local_index=index,
+            device_type=device_type,
+            core_id=core_id,
+            location=table.location(row),
+            kind=kind,
+            name=f"/job:{job_name}/replica:0/task:{client_id}/device:{device_type}:{index}",
+        )
+        for row, (core_id, (client_id, index), kind) in enumerate(
+            zip(table.core_ids.tolist(), owners, kind_of, strict=True)
+        )
+    )

@@ -1,0 +1,295 @@
+"""The network of a job within one event loop, for tests: no socket, no port, no delay but the one asked for.
+
+It ships with the package, so that users can test what they build on bringup: peers over a `MemoryNetwork` behave as
+peers over gRPC and TCP do, for one contract suite runs over both. Faults are context managers::
+
+    network = MemoryNetwork()
+    peers = [make_peer(network.peer(f"client-{client_id}:9000")) for client_id in range(8)]
+    with network.refuse("client-3:9000"):  # as if its process had died
+        ...
+    with network.cut("client-5:9000"):  # as if its cable had been pulled
+        ...
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+from ..errors import ConfigurationError
+from ..transport.addresses import Address
+from ..transport.attempts import Trouble, TroubleKind
+from ..transport.ports import (
+    ChannelClosedError,
+    Connection,
+    DialReport,
+    Link,
+    LinkIdentity,
+    LinkReport,
+    ProbeOutcome,
+    ProbeResult,
+    ServiceReceiver,
+    ServiceWelcome,
+)
+from ..transport.tcp.handshake import Hello, Purpose, Status
+from .memory_streams import MemoryConnection, MemoryLink, MemoryServiceLink, Pipe, Signal
+
+_log = logging.getLogger("bringup")
+
+_UNREAD_MESSAGES_MAX = 1024
+_UNREAD_BYTES_MAX = 1024 * 1024
+_STOP_GRACE = 0.5
+
+
+class MemoryNetwork:
+    """What the peers of one test share. Addresses are keys: nothing is looked up, and every port is free.
+
+    All of its peers must run on one event loop.
+    """
+
+    def __init__(self) -> None:
+        self._servers: dict[Address, _Server] = {}
+        self._listeners: dict[Address, _Listener] = {}
+        self._changed = Signal()
+        self._pipes: list[tuple[Address, Address, Pipe[Any]]] = []
+        self._cut: list[Address] = []
+        self._refused: list[Address] = []
+
+    def peer(self, address: str) -> PeerNetwork:
+        """Return the `Network` of the peer on `address` (`host:port`), where it also accepts links."""
+        return PeerNetwork(self, Address.parse(address))
+
+    @contextlib.contextmanager
+    def cut(self, address: str) -> Iterator[None]:
+        """Let nothing to or from a peer through, and tell nobody; what was sent meanwhile arrives afterwards."""
+        with self._listed(self._cut, Address.parse(address)):
+            yield
+
+    def disconnect(self, one: str, other: str) -> None:
+        """Break what is open between two peers, as something between them may; they can connect again at once."""
+        ends = {Address.parse(one), Address.parse(other)}
+        for first, second, pipe in self._pipes:
+            if {first, second} == ends:
+                pipe.break_off(f"the connection between {first} and {second} broke")
+
+    @contextlib.contextmanager
+    def refuse(self, address: str) -> Iterator[None]:
+        """Break what is open to or from a peer, and refuse what is new, as if its process had died."""
+        dead = Address.parse(address)
+        with self._listed(self._refused, dead):
+            for one, other, pipe in self._pipes:
+                if dead in (one, other):
+                    pipe.break_off(f"the connection between {one} and {other} broke")
+            yield
+
+    @contextlib.contextmanager
+    def _listed(self, faults: list[Address], address: Address) -> Iterator[None]:
+        faults.append(address)
+        self._fire()
+        try:
+            yield
+        finally:
+            faults.remove(address)
+            self._fire()
+
+    def _fire(self) -> None:
+        self._changed.fire()
+        for _, _, pipe in self._pipes:
+            pipe.changed.fire()
+
+    def _flows(self, one: Address, other: Address) -> bool:
+        return one == other or not (one in self._cut or other in self._cut)
+
+    def _refusal(self, one: Address, other: Address, served: dict[Address, Any]) -> str | None:
+        """Return why `one` cannot connect to `other` now."""
+        if not self._flows(one, other):
+            return "no answer"
+        if other not in served or one in self._refused or other in self._refused:
+            return "connection refused: nothing listens there"
+        return None
+
+    def _connect(self, one: Address, other: Address, limit: int) -> tuple[Pipe[Any], Pipe[Any]]:
+        """Return a new pipe from `one` to `other`, and one back."""
+        there: Pipe[Any] = Pipe(limit, lambda: self._flows(one, other))
+        back: Pipe[Any] = Pipe(limit, lambda: self._flows(one, other))
+        self._pipes = [entry for entry in self._pipes if not entry[2].is_over]
+        self._pipes += [(one, other, there), (one, other, back)]
+        return there, back
+
+
+class PeerNetwork:
+    """A `MemoryNetwork` as one peer has it: see `Network`."""
+
+    def __init__(self, hub: MemoryNetwork, address: Address) -> None:
+        self._hub = hub
+        self._address = address
+
+    async def serve_coordinator(
+        self, address: Address, on_connection: Callable[[Connection], Awaitable[None]]
+    ) -> _Server:
+        """See `Network.serve_coordinator`."""
+        if address in self._hub._servers:
+            raise ConfigurationError(
+                f"the coordinator cannot listen on {address}: the address is taken. Choose another."
+            )
+        server = self._hub._servers[address] = _Server(self._hub, address, on_connection)
+        self._hub._fire()
+        return server
+
+    async def connect_coordinator(
+        self, address: Address, report: DialReport, *, expected: bool = False
+    ) -> tuple[Connection, str]:
+        """See `Network.connect_coordinator`."""
+        reported = ""
+        while (reason := self._hub._refusal(self._address, address, self._hub._servers)) is not None:
+            if expected and self._hub._flows(self._address, address):
+                raise ChannelClosedError(f"{address}: {reason}")
+            if reason != reported:
+                report(reported := reason)
+            await self._hub._changed.wait()
+        there, back = self._hub._connect(self._address, address, _UNREAD_MESSAGES_MAX)
+        self._hub._servers[address].welcome(MemoryConnection(there, back))
+        return MemoryConnection(back, there), self._address.host
+
+    async def serve_links(self, incarnation: int, welcome: ServiceWelcome | None = None) -> _Listener:
+        """See `Network.serve_links`."""
+        if self._address in self._hub._listeners:
+            raise ConfigurationError(f"the ring listener cannot listen on {self._address}: the address is taken.")
+        listener = self._hub._listeners[self._address] = _Listener(self._hub, self._address, incarnation, welcome)
+        return listener
+
+    async def connect_link(self, address: Address, own: LinkIdentity, right: LinkIdentity, report: LinkReport) -> Link:
+        """See `Network.connect_link`."""
+        listener = await self._find_listener(address, report)
+        status = listener.judge(Hello(Purpose.LINK, own, right))
+        if status is not Status.ACCEPTED:
+            raise ChannelClosedError(
+                f"{address} refused the link from client {own.client_id} to client {right.client_id}: {status.name}"
+            )
+        there, back = self._hub._connect(self._address, address, _UNREAD_BYTES_MAX)
+        listener.hand_over(MemoryLink(there, back))
+        return MemoryLink(back, there)
+
+    async def connect_services(
+        self, address: Address, own: LinkIdentity, host: LinkIdentity, receiver: ServiceReceiver
+    ) -> MemoryServiceLink:
+        """See `Network.connect_services`."""
+        listener = await self._await_listener(address)
+        status = listener.judge(Hello(Purpose.SERVICES, own, host))
+        if status is not Status.ACCEPTED or listener.welcome is None:
+            reason = (Status.NO_SERVICES if status is Status.ACCEPTED else status).name
+            raise ChannelClosedError(f"{address} refused services to client {own.client_id}: {reason}")
+        there, back = self._hub._connect(self._address, address, _UNREAD_BYTES_MAX)
+        far = MemoryServiceLink(there, back, is_server=True)
+        near = MemoryServiceLink(back, there, is_server=False)
+        far.begin(listener.welcome(far, own))
+        near.begin(receiver)
+        return near
+
+    async def _find_listener(self, address: Address, report: LinkReport) -> _Listener:
+        """Return the listener on an address, however often that refuses before."""
+        last = ""
+        while True:
+            try:
+                return await self._await_listener(address)
+            except ChannelClosedError as error:
+                if last != (last := str(error)):
+                    report(Trouble(TroubleKind.REFUSED, last))
+            await self._hub._changed.wait()
+
+    async def _await_listener(self, address: Address) -> _Listener:
+        """Return the listener on an address once it knows whom to accept."""
+        while True:
+            if self._hub._flows(self._address, address):
+                if (reason := self._hub._refusal(self._address, address, self._hub._listeners)) is not None:
+                    raise ChannelClosedError(f"{address}: {reason}")
+                if (listener := self._hub._listeners[address]).is_accepting:
+                    return listener
+            await self._hub._changed.wait()
+
+    async def probe(self, address: Address, incarnation: int, timeout: float) -> ProbeResult:
+        """See `Network.probe`."""
+        reason = self._hub._refusal(self._address, address, self._hub._listeners)
+        if not self._hub._flows(self._address, address):
+            await asyncio.sleep(timeout)
+            return ProbeResult(ProbeOutcome.SILENT, f"{address} does not answer: {reason}")
+        if reason is not None:
+            return ProbeResult(ProbeOutcome.REFUSED, f"its link port {address} refuses connections")
+        if self._hub._listeners[address].incarnation != incarnation:
+            return ProbeResult(ProbeOutcome.REPLACED, f"another process answers on {address}")
+        return ProbeResult(ProbeOutcome.ALIVE, f"the process on {address} answers")
+
+
+class _Server:
+    def __init__(
+        self, hub: MemoryNetwork, address: Address, on_connection: Callable[[Connection], Awaitable[None]]
+    ) -> None:
+        self._hub = hub
+        self._address = address
+        self._on_session = on_connection
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def welcome(self, connection: Connection) -> None:
+        task = asyncio.get_running_loop().create_task(self._serve(connection))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, connection: Connection) -> None:
+        try:
+            await self._on_session(connection)
+        except Exception:  # noqa: BLE001 - as the real server does: the connection ends, the server goes on
+            _log.exception("a connection of the coordinator failed")
+        finally:
+            await connection.close()
+
+    async def close(self) -> None:
+        if self._hub._servers.get(self._address) is self:
+            del self._hub._servers[self._address]
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_STOP_GRACE)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+class _Listener:
+    def __init__(self, hub: MemoryNetwork, address: Address, incarnation: int, welcome: ServiceWelcome | None) -> None:
+        self.incarnation = incarnation
+        self.welcome = welcome
+        self.port = address.port
+        self._hub = hub
+        self._address = address
+        self._expected: tuple[LinkIdentity, LinkIdentity] | None = None
+        self._accepted: Link | None = None
+
+    @property
+    def is_accepting(self) -> bool:
+        return self._expected is not None
+
+    def judge(self, hello: Hello) -> Status:
+        assert self._expected is not None
+        status = hello.judge(*self._expected)
+        is_linked = hello.purpose is Purpose.LINK and self._accepted is not None
+        return Status.ALREADY_LINKED if status is Status.ACCEPTED and is_linked else status
+
+    def hand_over(self, link: Link) -> None:
+        self._accepted = link
+        self._hub._fire()
+
+    async def accept(self, own: LinkIdentity, left: LinkIdentity) -> Link:
+        assert self._expected is None, "a listener accepts one left neighbour"
+        self._expected = own, left
+        self._hub._fire()
+        while self._accepted is None:
+            if self._hub._listeners.get(self._address) is not self:
+                raise ChannelClosedError(f"the listener on {self._address} was closed")
+            await self._hub._changed.wait()
+        return self._accepted
+
+    async def close(self) -> None:
+        if self._hub._listeners.get(self._address) is self:
+            del self._hub._listeners[self._address]
+            self._hub._fire()

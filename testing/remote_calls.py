@@ -1,0 +1,176 @@
+"""What a client that does what it is told is told: calls, and what came of them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import ConfigurationError
+from ..processes.child import Guard
+from .process import ANSWER_TIMEOUT, LocalProcess
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of a call.
+
+    Attributes:
+        value: what it returned.
+        error: the type of the exception it raised, or `None`.
+        text: the exception's text.
+        attributes: its public attributes; mappings have text keys.
+        bases: the names of the exception's classes, its own first.
+        at: when, on the machine's monotonic clock, in seconds.
+    """
+
+    value: Any
+    error: str | None
+    text: str
+    attributes: Mapping[str, Any]
+    bases: tuple[str, ...]
+    at: float
+
+
+class Call:
+    """A call that a client was told to make."""
+
+    def __init__(self, client: LocalClient, number: int, name: str) -> None:
+        self.number = number
+        self._client = client
+        self._name = name
+        self._done = threading.Event()
+        self._answer: Answer | None = None
+
+    def settle(self, answer: Answer | None) -> None:
+        """Take the answer; `None` when the process ended without one."""
+        self._answer = answer
+        self._done.set()
+
+    def is_answered(self, timeout: float = 0.0) -> bool:
+        """Wait up to `timeout` seconds; returns whether there is an answer."""
+        return self._done.wait(timeout) and self._answer is not None
+
+    def answer(self, timeout: float = ANSWER_TIMEOUT) -> Answer:
+        """Wait for the answer.
+
+        Raises:
+            AssertionError: none came; says what the client has written.
+        """
+        came = self._done.wait(timeout)
+        what = f"{self._name}() of client {self._client.client_id}"
+        assert came, f"{what} did not answer within {timeout:g} s; {self._client.describe()}"
+        assert self._answer is not None, f"{what} was cut short; {self._client.describe()}"
+        return self._answer
+
+    def value(self, timeout: float = ANSWER_TIMEOUT) -> Any:
+        """Wait for what the call returns; raises `AssertionError` where it raised."""
+        answer = self.answer(timeout)
+        assert answer.error is None, f"{self._name}() raised {answer.error}: {answer.text}; {self._client.describe()}"
+        return answer.value
+
+    def error(self, timeout: float = ANSWER_TIMEOUT) -> Answer:
+        """Wait for the exception that the call raises; raises `AssertionError` where it returned."""
+        answer = self.answer(timeout)
+        assert answer.error is not None, f"{self._name}() returned {answer.value!r}; {self._client.describe()}"
+        return answer
+
+
+class LocalClient(LocalProcess):
+    """A client of a `LocalJob`: the program that was asked for, or one of ours that makes the calls it is told to.
+
+    Args:
+        client_id: which client of its job it is.
+        command: the program, or `None` for ours.
+        environment: all of its environment.
+        guard: ends it where this process is killed.
+        prefix: what to put before the command, to run it elsewhere.
+        cwd: the folder to run the program in, or `None` for this process's own.
+
+    Attributes:
+        command: the program, or `None` for ours.
+    """
+
+    def __init__(
+        self,
+        client_id: int,
+        command: Sequence[str] | None,
+        environment: Mapping[str, str],
+        *,
+        guard: Guard,
+        prefix: Sequence[str] = (),
+        cwd: str | None = None,
+    ) -> None:
+        self.command = command
+        self._numbers = itertools.count(1)
+        self._calls: dict[int, Call] = {}
+        self._lock = threading.Lock()
+        self._has_ended = False
+        super().__init__(
+            client_id,
+            [*prefix, *(command or (sys.executable, "-m", f"{__package__}.client"))],
+            environment,
+            guard=guard,
+            # Elsewhere than in a checkout, whose folders would shadow installed packages.
+            cwd=cwd if command else os.path.dirname(sys.executable),
+            stdin=subprocess.DEVNULL if command else subprocess.PIPE,
+        )
+
+    def call(self, name: str, /, **arguments: Any) -> Call:
+        """Tell the client to make a call: a method of its system, or one of `testing.client`'s own.
+
+        Raises:
+            ConfigurationError: it runs a program of yours, which takes no calls.
+        """
+        if self.command:
+            raise ConfigurationError(
+                f"client {self.client_id} runs {self.command[0]!r}, which takes no calls: leave "
+                f"`command` out, or have the program do {name}() itself"
+            )
+        number = next(self._numbers)
+        call = Call(self, number, name)
+        with self._lock:
+            if self._has_ended:
+                call.settle(None)
+                return call
+            self._calls[number] = call
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(json.dumps({"id": number, "call": name, "arguments": arguments}) + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            self._cut_short()
+        return call
+
+    def _take(self, stream: str, line: str) -> None:
+        if self.command or stream == "stderr":
+            return super()._take(stream, line)
+        answer = json.loads(line)
+        call = self._calls.pop(answer["id"])
+        return call.settle(
+            Answer(
+                answer.get("value"),
+                answer.get("error"),
+                answer.get("text", ""),
+                answer.get("attributes", {}),
+                tuple(answer.get("bases", ())),
+                answer["at"],
+            )
+        )
+
+    def _end(self, stream: str) -> None:
+        if stream == "stdout":
+            self._cut_short()
+
+    def _cut_short(self) -> None:
+        with self._lock:
+            self._has_ended = True
+            calls, self._calls = list(self._calls.values()), {}
+        for call in calls:
+            call.settle(None)

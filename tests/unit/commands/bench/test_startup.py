@@ -1,0 +1,157 @@
+"""The bench's harness, with clients that bring nothing up."""
+
+from __future__ import annotations
+
+import os
+import random
+import textwrap
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bringup.commands.bench.host import Host
+from bringup.commands.bench.startup.command import Settings, plan_run
+from bringup.commands.bench.startup.run import Outcome, Plan
+from bringup.transport.tcp.interfaces import free_ports
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+# The clients leave a file each in the working directory, so that the tests see what they were given and who still runs.
+LIBRARIES = """
+    import json, os, pathlib, signal, threading
+
+    class Trivial:
+        def load(self):
+            pathlib.Path(f"loaded-{os.getpid()}").touch()
+
+        def work(self, place, station):
+            pathlib.Path(f"client-{place.client_id}").write_text(json.dumps([os.getpid(), place.jobs]))
+            self.come_up(place)
+            station.returned()
+            station.wait_until_told()
+
+        def come_up(self, place):
+            pass
+
+    class Failing(Trivial):
+        def come_up(self, place):
+            if place.client_id == 1:
+                raise ValueError("no such device")
+
+    class Dying(Trivial):
+        def come_up(self, place):
+            if place.client_id == 2:
+                os.write(2, b"a fatal check failed")
+                os.kill(os.getpid(), signal.SIGABRT)
+
+    class Hanging(Trivial):
+        def come_up(self, place):
+            if place.client_id == 0:
+                threading.Event().wait()
+
+    class Threaded(Trivial):
+        def load(self):
+            threading.Thread(target=threading.Event().wait, daemon=True).start()
+
+    TRIVIAL, FAILING, DYING, HANGING, THREADED = Trivial(), Failing(), Dying(), Hanging(), Threaded()
+"""
+
+Carry = Callable[..., Outcome] if TYPE_CHECKING else object
+
+
+@pytest.fixture
+def carry_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Carry:
+    """Carry one plan out on a host of its own."""
+    (tmp_path / "bench_libraries.py").write_text(textwrap.dedent(LIBRARIES))
+    monkeypatch.chdir(tmp_path)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+
+    def carry_out(
+        attribute: str, *, spawn: str = "fork", timeout: float = 60.0, early: tuple[int, ...] = ()
+    ) -> Outcome:
+        plan = Plan(tuple(free_ports(3)), (2, 0, 1), early, 0.01, timeout)
+        with Host(f"bench_libraries:{attribute}", spawn, environment) as host:
+            return host.run(plan)
+
+    return carry_out
+
+
+@pytest.mark.parametrize("spawn", ["fork", "exec"])
+@pytest.mark.parametrize("early", [(), (0,), (1, 2)])
+def test_three_clients_are_released_and_timed(
+    carry_out: Carry, tmp_path: Path, spawn: str, early: tuple[int, ...]
+) -> None:
+    outcome = carry_out("TRIVIAL", spawn=spawn, early=early)
+
+    assert outcome.failure is None
+    assert outcome.seconds is not None
+    assert len(list(tmp_path.glob("client-*"))) == 3
+
+
+def test_a_host_carries_out_plan_after_plan(tmp_path: Path, carry_out: Carry) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    with Host("bench_libraries:TRIVIAL", "fork", environment) as host:
+        outcomes = [host.run(Plan(tuple(free_ports(count)), tuple(range(count)))) for count in (1, 3, 2)]
+
+    assert [outcome.failure for outcome in outcomes] == [None] * 3
+
+
+def test_a_client_that_fails_is_named(carry_out: Carry) -> None:
+    assert carry_out("FAILING") == Outcome(None, "client 1 failed: ValueError: no such device")
+
+
+def test_a_client_that_dies_is_named_with_its_last_words(carry_out: Carry) -> None:
+    failure = carry_out("DYING").failure
+
+    assert failure is not None
+    assert failure.startswith("client 2 was ended by SIGABRT (a fatal check failed")
+    assert failure.endswith("before it said 'returned'")
+
+
+def test_a_client_that_hangs_is_killed_at_the_timeout(carry_out: Carry, tmp_path: Path) -> None:
+    outcome = carry_out("HANGING", timeout=0.5)
+
+    assert outcome == Outcome(None, "after 0.5 s 'returned' had not been heard of client 0")
+    pids = [int(path.read_text().strip("[]").split(",")[0]) for path in tmp_path.glob("client-*")]
+    assert not [pid for pid in pids if _runs(pid)]
+
+
+def test_a_library_that_runs_threads_is_not_forked(carry_out: Carry) -> None:
+    failure = carry_out("THREADED").failure
+
+    assert failure == "the library runs 1 threads once imported: measure it with --spawn exec"
+
+
+def test_a_host_that_cannot_import_the_library_says_why(carry_out: Carry) -> None:
+    failure = carry_out("ABSENT").failure
+
+    assert failure is not None
+    assert "has no attribute 'ABSENT'" in failure
+
+
+def test_orders_come_from_the_seed_alone() -> None:
+    settings = Settings((8,), 1, 60.0, 7, "together", 0.3, "fork")
+
+    first, second = (plan_run(settings, 8, random.Random(7)).order for _ in range(2))
+
+    assert first == second
+    assert sorted(first) == list(range(8))
+
+
+@pytest.mark.parametrize(
+    ("start_order", "early"), [("together", ()), ("coordinator-last", (1, 2)), ("coordinator-first", (0,))]
+)
+def test_the_start_order_says_who_is_released_early(start_order: str, early: tuple[int, ...]) -> None:
+    settings = Settings((3,), 1, 60.0, 7, start_order, 0.3, "fork")  # type: ignore[arg-type]
+
+    assert plan_run(settings, 3, random.Random(7)).early == early
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,148 @@
+"""Event loops that come and go, and what they leave of their calls to the services."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from bringup.runtime.client.service_client import ServiceClient, barrier_request
+from bringup.runtime.drivers.service_transport import LocalWay, RemoteWay, Way
+from bringup.transport.ports import ServiceLink, ServiceReceiver
+from bringup.transport.wire.service_messages import Done, EndChannel, ListLive, ServiceReply, ServiceRequest
+
+
+class FakeWay:
+    """Answers all but barriers at once."""
+
+    def __init__(self, deliver: Callable[[ServiceReply], None], log: list[str], number: int) -> None:
+        self.deliver = deliver
+        self.log = log
+        self.name = f"way {number}"
+
+    def send(self, request: ServiceRequest) -> None:
+        self.log.append(f"{self.name} sends {type(request).__name__}")
+        if isinstance(request, ListLive):
+            self.deliver(Done(request.ticket))
+
+    async def drained(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.log.append(f"{self.name} closes")
+
+    def end_from(self, other: Way) -> None:
+        assert isinstance(other, FakeWay)
+        self.log.append(f"{self.name} is ended by {other.name}")
+
+
+def client() -> tuple[ServiceClient, list[str]]:
+    log: list[str] = []
+    made: list[FakeWay] = []
+
+    def make_way(deliver: Callable[[ServiceReply], None]) -> FakeWay:
+        made.append(FakeWay(deliver, log, len(made) + 1))
+        return made[-1]
+
+    return ServiceClient(make_way, str), log
+
+
+def leave_a_barrier_behind(services: ServiceClient) -> None:
+    """As programs do that close their loop themselves: nothing tells its asynchronous generators."""
+    loop = asyncio.new_event_loop()
+
+    async def main() -> None:
+        pending = asyncio.ensure_future(services.call(barrier_request("b", None, None)))
+        await services.call(ListLive)
+        pending.add_done_callback(lambda _: None)
+
+    loop.run_until_complete(main())
+    loop.close()
+
+
+def test_what_a_closed_loop_has_left_is_ended_before_the_next_call() -> None:
+    services, log = client()
+    leave_a_barrier_behind(services)
+    del log[:]
+    asyncio.run(services.call(ListLive))  # type: ignore[arg-type]
+    assert log == ["way 1 is ended by way 2", "way 2 sends ListLive", "way 2 closes"]
+
+
+def test_a_loop_that_has_called_before_ends_it_too() -> None:
+    services, log = client()
+
+    async def main() -> None:
+        await services.call(ListLive)
+        await asyncio.to_thread(leave_a_barrier_behind, services)
+        del log[:]
+        await services.call(ListLive)
+        assert log == ["way 2 is ended by way 1", "way 1 sends ListLive"]
+
+    asyncio.run(main())
+
+
+def test_it_is_ended_where_nobody_calls_again() -> None:
+    services, log = client()
+
+    async def main() -> None:
+        ended = asyncio.Event()
+        watching = asyncio.ensure_future(services.watch_loops(0.001))
+        await asyncio.to_thread(leave_a_barrier_behind, services)
+        while "way 1 is ended by way 2" not in log:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.001)
+        watching.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watching
+        ended.set()
+
+    asyncio.run(main())
+
+
+def test_a_remote_channel_is_named_over_another() -> None:
+    async def connect(receiver: ServiceReceiver) -> ServiceLink:
+        raise AssertionError("it has nothing to send")
+
+    async def main() -> None:
+        way, log = RemoteWay(connect, lambda _: None), []
+
+        class Other(FakeWay):
+            def send(self, request: ServiceRequest) -> None:
+                log.append(request)
+
+        way.end_from(Other(lambda _: None, [], 2))
+        assert log == [EndChannel(0, way._number)]
+
+    asyncio.run(main())
+
+
+def test_a_local_session_is_ended_before_the_next_request_of_who_ends_it() -> None:
+    """Also where the one that ends it is on the loop of the services, and calls them without a hop."""
+
+    class Server:
+        def __init__(self) -> None:
+            self.log: list[str] = []
+            self.numbers = 0
+
+        def open_session(self, reply: object) -> int:
+            self.numbers += 1
+            return self.numbers
+
+        def handle(self, session: int, client_id: int, request: ServiceRequest) -> None:
+            self.log.append(f"session {session}: {type(request).__name__}")
+
+        def close_session(self, session: int) -> None:
+            self.log.append(f"session {session} is closed")
+
+    async def main() -> None:
+        server, loop = Server(), asyncio.get_running_loop()
+
+        async def make() -> LocalWay:
+            return LocalWay(server, loop, 0, lambda _: None)  # type: ignore[arg-type]
+
+        gone = await asyncio.to_thread(lambda: asyncio.run(make()))
+        own = await make()
+        gone.end_from(own)
+        own.send(ListLive(1))
+        assert server.log == ["session 1 is closed", "session 2: ListLive"]
+
+    asyncio.run(main())

@@ -1,0 +1,150 @@
+"""What grows with the number of clients is told to a few of them at a time, and heartbeats are answered meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from bringup.runtime.drivers import coordinator, session
+from bringup.runtime.drivers.coordinator import CoordinatorDriver
+from bringup.runtime.machines.coordinator.machine import CoordinatorConfig, CoordinatorMachine
+from bringup.transport.ports import ChannelClosedError
+from bringup.transport.wire.messages import (
+    PROTOCOL_VERSION,
+    Formed,
+    Heartbeat,
+    HeartbeatAck,
+    Message,
+    Register,
+    TopologyTold,
+)
+
+N = 200
+AT_ONCE_MAX = 64
+
+
+class Crowd:
+    """Clients that have registered; what is large does not leave before `is_open`."""
+
+    def __init__(self) -> None:
+        self.clients = [Client(self, client_id) for client_id in range(N)]
+        self.is_open = asyncio.Event()
+        self.in_flight = self.most_in_flight = self.told = 0
+        self.first_is_told = asyncio.Event()
+        self.all_are_told = asyncio.Event()
+
+
+class Client:
+    """One of them, and its connection as the coordinator sees it."""
+
+    def __init__(self, crowd: Crowd, client_id: int) -> None:
+        self.crowd = crowd
+        self.heard: asyncio.Queue[Message] = asyncio.Queue()
+        self.says: asyncio.Queue[Message | None] = asyncio.Queue()
+        address = f"host-{client_id}:1"
+        self.says.put_nowait(
+            Register(
+                client_id,
+                N,
+                "worker",
+                PROTOCOL_VERSION,
+                "0",
+                client_id,
+                address,
+                f"host-{client_id}",
+                1,
+                address,
+                "CPU",
+                1.0,
+            )
+        )
+
+    async def send(self, message: Message) -> None:
+        if isinstance(message, Formed):
+            await self.take(message)
+        await self.heard.put(message)
+
+    async def take(self, formed: Formed) -> None:
+        crowd = self.crowd
+        crowd.in_flight += 1
+        crowd.most_in_flight = max(crowd.most_in_flight, crowd.in_flight)
+        crowd.first_is_told.set()
+        await crowd.is_open.wait()
+        crowd.in_flight -= 1
+        crowd.told += 1
+        if crowd.told == N:
+            crowd.all_are_told.set()
+
+    async def receive(self) -> Message:
+        message = await self.says.get()
+        if message is None:
+            raise ChannelClosedError("it is closed")
+        return message
+
+    async def close(self) -> None:
+        self.says.put_nowait(None)
+
+
+def make_driver() -> CoordinatorDriver:
+    machine = CoordinatorMachine(
+        CoordinatorConfig(
+            num_clients=N, job_name="worker", job_id="job", heartbeat_interval=1.0, heartbeat_timeout=60.0
+        )
+    )
+    return CoordinatorDriver(machine, None, time.monotonic, lambda: TopologyTold((), b"", ""))
+
+
+def test_the_members_are_told_to_a_few_at_a_time_while_heartbeats_are_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(coordinator, "_TELL_TIMEOUT", 60.0)
+
+    async def test() -> None:
+        crowd, driver = Crowd(), make_driver()
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            running = group.create_task(driver.run())
+            serving = [group.create_task(driver.serve(client)) for client in crowd.clients]
+            await crowd.first_is_told.wait()
+            last = crowd.clients[-1]
+            last.says.put_nowait(Heartbeat(1, "ring", True, ""))
+            while not (isinstance(heard := await last.heard.get(), HeartbeatAck) and heard.sequence == 1):
+                pass
+            assert crowd.told == 0
+            crowd.is_open.set()
+            await crowd.all_are_told.wait()
+            assert crowd.most_in_flight <= AT_ONCE_MAX
+            for client in crowd.clients:
+                client.says.put_nowait(None)
+            await asyncio.wait(serving)
+            await driver.close(1.0, 0.0)
+            await running
+
+    asyncio.run(test())
+
+
+def test_a_coordinator_stays_until_all_have_taken_in_what_it_has_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinator, "FLUSH_TIMEOUT", 0.05)
+    monkeypatch.setattr(session, "_END_TIMEOUT", 0.05)
+
+    async def test() -> None:
+        crowd, driver = Crowd(), make_driver()
+        crowd.is_open.set()
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            running = group.create_task(driver.run())
+            serving = [group.create_task(driver.serve(client)) for client in crowd.clients]
+            await crowd.all_are_told.wait()
+            closing = group.create_task(driver.close(60.0, 0.0))
+            slow, *quick = crowd.clients
+            for client in quick:
+                client.says.put_nowait(None)
+            await asyncio.wait(serving[1:])
+            await asyncio.wait(serving[:1], timeout=0.2)
+            assert not serving[0].done()
+            assert not closing.done()
+            slow.says.put_nowait(None)
+            await closing
+            await running
+
+    asyncio.run(test())

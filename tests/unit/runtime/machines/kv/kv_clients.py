@@ -1,0 +1,195 @@
+"""Simulated clients that call the key-value store at once, give up, and crash; one seed is one history.
+
+Clients and store exchange the very bytes that go over a link, in pieces and with delays.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from collections.abc import Callable
+
+from bringup.runtime.machines.kv.store import KeyValueRequest, KeyValueStore
+from bringup.transport.wire import service_messages as sm
+from bringup.transport.wire.service_codec import Deframer, decode, encode
+
+from ....linearizability import (
+    CompareAndSet,
+    Delete,
+    Get,
+    History,
+    Increment,
+    List,
+    Operation,
+    Refused,
+    Result,
+    Set,
+    TryGet,
+)
+
+KEYS = ["n", "n", "x", "x", "d/a", "d/b", "d/e/f", "w"]
+
+
+class World:
+    """Clients, the store, and the channels between them, on one clock; the seed decides about everything."""
+
+    def __init__(self, seed: int, make: Callable[[], KeyValueStore] = lambda: KeyValueStore(2**30)) -> None:
+        self.chance = random.Random(seed)
+        self.store = make()
+        self.history = History()
+        self.clients: dict[int, Client] = {}
+        self.numbers = itertools.count()
+        self._queue: list[tuple[float, int, Callable[[], None]]] = []
+        self.now = 0.0
+
+    def after(self, delay: float, act: Callable[[], None]) -> float:
+        """Act later; returns when."""
+        due = self.now + delay
+        heapq.heappush(self._queue, (due, next(self.numbers), act))
+        return due
+
+    def run(self, clients: int, calls: int) -> History:
+        for _ in range(clients):
+            Client(self, calls)
+        while self._queue:
+            self.now, _, act = heapq.heappop(self._queue)
+            act()
+        return self.history
+
+    def serve(self, session: int, request: KeyValueRequest) -> None:
+        for to, reply in self.store.handle(session, request):
+            if to in self.clients:
+                self.clients[to].down.send(encode(reply))
+
+
+class Pipe:
+    """One direction of a channel: bytes come in order, late, and cut anywhere; what was sent last may get lost."""
+
+    def __init__(self, world: World, deliver: Callable[[sm.ServiceMessage], None]) -> None:
+        self._world = world
+        self._deliver = deliver
+        self._deframer = Deframer()
+        self._last = 0.0
+        self.broken_at = float("inf")
+
+    def send(self, data: bytes) -> None:
+        cut = self._world.chance.randint(0, len(data))
+        for piece in (data[:cut], data[cut:]):
+            delay = max(self._last - self._world.now, 0.0) + self._world.chance.expovariate(1.0)
+            self._last = self._world.after(delay, lambda piece=piece: self._arrive(piece))  # type: ignore[misc]
+
+    def _arrive(self, piece: bytes) -> None:
+        if self._world.now < self.broken_at:
+            for frame in self._deframer.feed(piece):
+                self._deliver(decode(frame))
+
+
+class Client:
+    """Makes calls, sometimes two at once; gives up waiting; crashes, and then another one takes its place."""
+
+    def __init__(self, world: World, calls: int) -> None:
+        self.session = next(world.numbers)
+        self._world = world
+        self._left = calls
+        self._open: dict[int, tuple[int, Operation]] = {}
+        self._listed: dict[str, bytes] = {}
+        self.up = Pipe(world, lambda message: world.serve(self.session, message))  # type: ignore[arg-type]
+        self.down = Pipe(world, self._told)
+        world.clients[self.session] = self
+        world.after(world.chance.random(), self._call)
+
+    def _call(self) -> None:
+        chance = self._world.chance
+        if self._left == 0 or self.session not in self._world.clients:
+            return
+        self._left -= 1
+        ticket = self._left
+        operation = an_operation(chance)
+        self._open[ticket] = self._world.history.invoke(self.session, operation), operation
+        self.up.send(encode(request_of(ticket, operation)))
+        if isinstance(operation, Get):
+            self._world.after(chance.expovariate(0.1), lambda: self._give_up(ticket))
+        if chance.random() < 0.03:
+            self._world.after(chance.expovariate(0.5), self._crash)
+        if chance.random() < 0.2:
+            self._world.after(chance.random(), self._call)
+
+    def _told(self, reply: sm.ServiceMessage) -> None:
+        assert isinstance(reply, sm.ServiceReply)
+        if isinstance(reply, sm.Items):
+            self._listed.update({item.key: item.value for item in reply.items})
+            if not reply.is_last:
+                return
+        # Nothing comes for a call that was given up, but for what was on its way.
+        number, operation = self._open.pop(reply.ticket, (None, None))
+        if number is not None and operation is not None:
+            self._world.history.complete(number, self._result(operation, reply))
+            self._go_on()
+
+    def _result(self, operation: Operation, reply: sm.ServiceReply) -> Result:
+        match reply:
+            case sm.Value():
+                return reply.value
+            case sm.Number():
+                return reply.number == 1 if isinstance(operation, CompareAndSet) else reply.number
+            case sm.Items():
+                listed, self._listed = self._listed, {}
+                return listed
+            case sm.Refusal():
+                return Refused()
+        return None
+
+    def _give_up(self, ticket: int) -> None:
+        if self.session in self._world.clients and self._open.pop(ticket, None) is not None:
+            self.up.send(encode(sm.CancelCall(ticket)))
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if not self._open:
+            self._world.after(self._world.chance.expovariate(2.0), self._call)
+
+    def _crash(self) -> None:
+        if self._world.clients.pop(self.session, None) is None:
+            return
+        self.up.broken_at = self._world.now + self._world.chance.expovariate(1.0)
+        self.down.broken_at = self._world.now
+        self._world.after(self.up.broken_at - self._world.now, lambda: self._world.store.close_session(self.session))
+        Client(self._world, self._left)
+
+
+def an_operation(chance: random.Random) -> Operation:
+    key = chance.choice(KEYS)
+    value = b"%d" % chance.randrange(4)
+    choices: list[Operation] = [
+        TryGet(key),
+        Set(key, value),
+        Set(key, value, overwrite=True),
+        CompareAndSet(key, chance.choice([None, b"0", b"1"]), value),
+        Increment(key),
+        Delete(chance.choice([key, "d", "d/e"])),
+        List("d"),
+    ]
+    if key == "n":
+        choices = [Increment(key), Increment(key, -2), Increment(key, 0), TryGet(key), Delete(key)]
+    if key == "w":
+        choices = [Get(key), Get(key), Set(key, value), Delete(key)]
+    return chance.choice(choices)
+
+
+def request_of(ticket: int, operation: Operation) -> sm.ServiceRequest:
+    match operation:
+        case Get(key):
+            return sm.GetKey(ticket, key, True)
+        case TryGet(key):
+            return sm.GetKey(ticket, key, False)
+        case Set(key, value, overwrite):
+            return sm.SetKey(ticket, f"/{key}", value, overwrite)
+        case Increment(key, by):
+            return sm.IncrementKey(ticket, key, by)
+        case CompareAndSet(key, expected, value):
+            return sm.CompareAndSet(ticket, key, expected, value)
+        case Delete(key):
+            return sm.DeleteKeys(ticket, key)
+        case List(key):
+            return sm.ListKeys(ticket, key)

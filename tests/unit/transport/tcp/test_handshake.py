@@ -1,0 +1,70 @@
+"""The first bytes on a link."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from bringup.transport.ports import LinkIdentity
+from bringup.transport.tcp.handshake import (
+    HELLO_BYTES,
+    REPLY_BYTES,
+    Hello,
+    Purpose,
+    Reply,
+    Status,
+    decode_hello,
+    decode_reply,
+)
+
+OWN = LinkIdentity("ab" * 16, 1, 5, 2**64 - 1)
+LEFT = LinkIdentity("ab" * 16, 1, 4, 17)
+HELLO = Hello(Purpose.LINK, LEFT, OWN)
+
+
+@pytest.mark.parametrize("purpose", Purpose)
+def test_a_hello_survives(purpose: Purpose) -> None:
+    hello = dataclasses.replace(HELLO, purpose=purpose)
+    assert len(hello.encode()) == HELLO_BYTES
+    assert decode_hello(hello.encode()) == hello
+
+
+@pytest.mark.parametrize("status", Status)
+def test_a_reply_survives(status: Status) -> None:
+    reply = Reply(status, 2**64 - 1)
+    assert len(reply.encode()) == REPLY_BYTES
+    assert decode_reply(bytearray(reply.encode())) == reply
+
+
+@pytest.mark.parametrize("purpose", [0, 4, 255])
+def test_what_a_stranger_says_is_no_hello(purpose: int) -> None:
+    data = HELLO.encode()
+    assert decode_hello(b"GET / HTTP/1.1\r\n".ljust(HELLO_BYTES)) is None
+    assert decode_hello(bytes(HELLO_BYTES)) is None
+    assert decode_hello(data[:8] + bytes([purpose]) + data[9:]) is None
+
+
+@pytest.mark.parametrize(
+    "data", [bytes(REPLY_BYTES), b"bringup\x01\x00".ljust(REPLY_BYTES), b"bringup\x01\xff" + bytes(8)]
+)
+def test_what_a_stranger_answers_is_no_reply(data: bytes) -> None:
+    assert decode_reply(data) is None
+
+
+@pytest.mark.parametrize(
+    ("sender", "receiver", "status"),
+    [
+        (LEFT, OWN, Status.ACCEPTED),
+        (dataclasses.replace(LEFT, job_id="cd" * 16), OWN, Status.OTHER_JOB),
+        (dataclasses.replace(LEFT, epoch=2), OWN, Status.OTHER_JOB),
+        (dataclasses.replace(LEFT, client_id=3), OWN, Status.OTHER_NEIGHBOUR),
+        (dataclasses.replace(LEFT, incarnation=18), OWN, Status.OTHER_NEIGHBOUR),
+        (LEFT, dataclasses.replace(OWN, client_id=6), Status.NOT_ADDRESSED),
+        (LEFT, dataclasses.replace(OWN, incarnation=1), Status.NOT_ADDRESSED),
+    ],
+)
+def test_only_the_left_neighbour_of_the_same_job_is_accepted(
+    sender: LinkIdentity, receiver: LinkIdentity, status: Status
+) -> None:
+    assert Hello(Purpose.LINK, sender, receiver).judge(OWN, LEFT) is status

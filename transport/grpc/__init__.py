@@ -1,0 +1,1 @@
+"""Connections between a peer and the coordinator, over gRPC."""

@@ -1,0 +1,279 @@
+"""Sessions over gRPC: one bidirectional stream for each client, to the coordinator on client 0's job address."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ...errors import ConfigurationError
+from ..addresses import Address
+from ..attempts import Goal, Trouble, TroubleKind
+from ..credentials import Credentials
+from ..names import Endpoint, Names
+from ..ports import ChannelClosedError, Connection, DialReport
+from ..tcp.dial import DialError, open_any, reach
+from ..tcp.interfaces import check_free
+from ..wire.codec import CLIENT_MESSAGE_BYTES_MAX, MESSAGE_BYTES_MAX, MalformedMessageError, decode, encode
+from ..wire.messages import Message
+from .settings import grpc
+
+_log = logging.getLogger("bringup")
+
+_SERVICE = "bringup.Coordinator"
+_METHOD = "Session"
+_CLOSE_TIMEOUT = 1.0
+_HANDSHAKE_TIMEOUT = 5.0
+_STOP_GRACE = 0.5
+_FAILURES = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
+
+_COMMON_OPTIONS: tuple[tuple[str, int | str], ...] = (
+    # A proxy meant for the web must not see, nor break, the traffic between peers.
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.service_config_disable_resolution", 1),
+    ("grpc.enable_retries", 0),
+    ("grpc.max_metadata_size", 16 * 1024),
+)
+_CHANNEL_OPTIONS = (
+    *_COMMON_OPTIONS,
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    # The channel only ever connects to an endpoint that has just accepted a connection.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    # Channels to one address share connections by default: two peers of one process must not.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+_SERVER_OPTIONS = (
+    *_COMMON_OPTIONS,
+    # Two jobs on one port would each get some of the other's clients.
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_receive_message_length", CLIENT_MESSAGE_BYTES_MAX),
+    ("grpc.server_handshake_timeout_ms", 5000),
+    # Above its default of 1,000 the core answers CANCELLED at random to clients that arrive together.
+    ("grpc.server.max_pending_requests", 1_000_000),
+    ("grpc.server.max_pending_requests_hard_limit", 1_000_000),
+)
+
+
+class _ServerConnection:
+    def __init__(self, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
+        self._context = context
+        self._ended: str | None = None
+
+    async def send(self, message: Message) -> None:
+        if self._ended is not None:
+            raise ChannelClosedError(self._ended)
+        try:
+            await self._context.write(encode(message))
+        except _FAILURES as error:
+            raise ChannelClosedError(f"the stream broke: {_describe(error)}") from None
+
+    async def receive(self) -> Message:
+        try:
+            data: Any = await self._context.read()
+        except _FAILURES as error:
+            raise ChannelClosedError(f"the stream broke: {_describe(error)}") from None
+        except asyncio.CancelledError:
+            _reraise_own_cancellation()
+            raise ChannelClosedError("the stream broke") from None
+        if data is grpc.aio.EOF:
+            raise ChannelClosedError("the client closed its connection")
+        return _decode(data)
+
+    async def close(self) -> None:
+        # The stream ends when the handler returns; until then nothing more is sent on it.
+        self._ended = self._ended or "the coordinator closed the connection"
+
+
+class GrpcServer:
+    """The coordinator's gRPC server."""
+
+    def __init__(self, on_connection: Callable[[Connection], Awaitable[None]]) -> None:
+        self._on_session = on_connection
+        self._server: grpc.aio.Server | None = None
+        self._handlers: set[asyncio.Task[Any]] = set()
+
+    async def listen(self, hosts: list[str], port: int, credentials: Credentials) -> None:
+        """Listen on `port` of each of `hosts`.
+
+        Raises:
+            ConfigurationError: the port is taken or the host is not of this machine; names both.
+        """
+        endpoints = check_free(hosts, port, "the coordinator")
+        server = grpc.aio.server(options=_SERVER_OPTIONS)
+        handler = grpc.stream_stream_rpc_method_handler(self._handle)  # type: ignore[no-untyped-call]
+        service = grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: handler})  # type: ignore[no-untyped-call]
+        server.add_generic_rpc_handlers((service,))
+        failure = self._bind(server, endpoints, credentials)
+        self._server = server
+        # A server that was bound must be started, to its end, before it can give its port back.
+        await _to_its_end(server.start())
+        if failure is not None:
+            await self.close()
+            raise failure
+
+    def _bind(
+        self, server: grpc.aio.Server, endpoints: list[Endpoint], credentials: Credentials
+    ) -> ConfigurationError | None:
+        for endpoint in endpoints:
+            try:
+                credentials.add_port(server, str(endpoint))
+            except RuntimeError as error:
+                return _refused(endpoint, error)
+        return None
+
+    async def close(self) -> None:
+        """See `Server.close`."""
+        server, self._server = self._server, None
+        if server is not None:
+            await _to_its_end(self._stop(server))
+
+    async def _stop(self, server: grpc.aio.Server) -> None:
+        await server.stop(_STOP_GRACE)
+        # gRPC does not wait for the last steps of handlers that it ends.
+        if self._handlers:
+            await asyncio.wait(self._handlers, timeout=_CLOSE_TIMEOUT)
+
+    async def _handle(self, _requests: object, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
+        connection = _ServerConnection(context)
+        task = asyncio.current_task()
+        assert task is not None
+        self._handlers.add(task)
+        task.add_done_callback(self._handlers.discard)
+        try:
+            await self._on_session(connection)
+        except Exception:  # noqa: BLE001 - gRPC would send its text to the client
+            _log.exception("a connection of the coordinator failed")
+            await context.abort(grpc.StatusCode.INTERNAL, "internal error of the coordinator")
+        finally:
+            await connection.close()
+
+
+class _ClientConnection:
+    def __init__(self, channel: grpc.aio.Channel, call: Any) -> None:
+        self._channel = channel
+        self._call = call
+        self._closed = False
+
+    async def send(self, message: Message) -> None:
+        try:
+            await self._call.write(encode(message))
+        except _FAILURES as error:
+            raise ChannelClosedError(await self._reason(error)) from None
+
+    async def receive(self) -> Message:
+        try:
+            data = await self._call.read()
+        except _FAILURES as error:
+            raise ChannelClosedError(await self._reason(error)) from None
+        except asyncio.CancelledError:
+            _reraise_own_cancellation()
+            raise ChannelClosedError("the connection was closed") from None
+        if data is grpc.aio.EOF:
+            raise ChannelClosedError(await self._reason(None))
+        return _decode(data)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            async with asyncio.timeout(_CLOSE_TIMEOUT):
+                await self._call.done_writing()
+                await self._call.code()
+        except TimeoutError:
+            self._call.cancel()  # the coordinator is stuck
+        except _FAILURES:
+            pass  # it has ended already
+        finally:
+            await _to_its_end(self._channel.close())
+
+    async def _reason(self, error: Exception | None) -> str:
+        if not self._call.done():
+            return _describe(error) if error is not None else "the coordinator ended the connection"
+        code = await self._call.code()
+        if code is grpc.StatusCode.OK:
+            return "the coordinator ended the connection"
+        return f"the connection to the coordinator broke: {await self._call.details() or code.name}"
+
+
+def _refused(endpoint: Endpoint, error: RuntimeError) -> ConfigurationError:
+    """Return why gRPC could not bind what was free a moment ago: the kernel knows who was quicker."""
+    try:
+        check_free([endpoint.host], endpoint.port, "the coordinator")
+    except ConfigurationError as taken:
+        return taken
+    return ConfigurationError(f"the coordinator cannot listen on {endpoint}: {error}")
+
+
+async def open_connection(
+    names: Names, address: Address, credentials: Credentials, report: DialReport, *, expected: bool
+) -> tuple[Connection, str]:
+    """See `Network.connect_coordinator`.
+
+    The wait for a coordinator that is not up yet is spent on plain TCP connects: gRPC's own back-off would sleep
+    through its start for up to a second or more.
+    """
+    goal = Goal.SESSION if expected else Goal.COORDINATOR
+    try:
+        return await reach(goal, lambda: _attempt(names, address, credentials), lambda trouble: report(trouble.text))
+    except DialError as error:
+        raise ChannelClosedError(f"{address}: {error}") from None
+
+
+async def _attempt(names: Names, address: Address, credentials: Credentials) -> tuple[Connection, str]:
+    sock, endpoint = await open_any(names, address)
+    with sock:
+        seen_from = str(sock.getsockname()[0])
+    if Address(seen_from, 1).is_loopback and not address.is_loopback:
+        # It is on the coordinator's host, whose name means loopback there, as Debian's /etc/hosts has it: to clients of
+        # other hosts that address would be their own.
+        seen_from = address.host
+    family = "ipv6" if ":" in endpoint.host else "ipv4"
+    channel = credentials.open_channel(f"{family}:{endpoint}", _CHANNEL_OPTIONS)
+    call: Any = channel.stream_stream(f"/{_SERVICE}/{_METHOD}")()
+    try:
+        async with asyncio.timeout(_HANDSHAKE_TIMEOUT):
+            await call.wait_for_connection()
+    except BaseException as error:
+        await _to_its_end(channel.close())
+        if isinstance(error, TimeoutError):
+            said = f"it accepts connections, and says nothing within {_HANDSHAKE_TIMEOUT:g} s"
+            raise DialError(Trouble(TroubleKind.UNANSWERED, said)) from None
+        if isinstance(error, _FAILURES):
+            said = f"whoever listens there does not speak this protocol: {_describe(error)}"
+            raise DialError(Trouble(TroubleKind.BROKEN, said)) from None
+        raise
+    names.worked(address, endpoint)
+    return _ClientConnection(channel, call), seen_from
+
+
+async def _to_its_end(awaitable: Awaitable[Any]) -> None:
+    """Await gRPC where cancelling would break it: it finishes first, then the cancellation goes on."""
+    task = asyncio.ensure_future(awaitable)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
+def _reraise_own_cancellation() -> None:
+    """Raise where it is this task that was cancelled, and not the call under it, which gRPC shows in the same way."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
+def _decode(data: bytes) -> Message:
+    try:
+        return decode(data)
+    except MalformedMessageError as error:
+        raise ChannelClosedError(f"the other side does not speak this protocol: {error}") from None
+
+
+def _describe(error: Exception | None) -> str:
+    if isinstance(error, grpc.aio.AioRpcError):
+        return error.details() or error.code().name
+    return str(error) or type(error).__name__

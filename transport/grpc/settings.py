@@ -1,0 +1,16 @@
+"""gRPC, imported once it has been told by the environment what it cannot be told otherwise.
+
+Whoever needs gRPC takes it from here: it reads these variables when it is first imported, and never again.
+"""
+
+from __future__ import annotations
+
+import os
+
+# gRPC's core reports every connection that a failing peer drops on stderr; a user who wants that sets the variable.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+# Its fork handlers crash about every sixth child of a process that is in a job; without them children live, and they
+# have no use for gRPC.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
+import grpc as grpc

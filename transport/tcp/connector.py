@@ -1,0 +1,138 @@
+"""Where links begin on the side that connects: to a neighbour, to the services, and to a suspect, to ask."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from dataclasses import dataclass
+
+from ..addresses import Address
+from ..attempts import Goal, Trouble, TroubleKind
+from ..credentials import Credentials
+from ..names import Names
+from ..ports import (
+    ChannelClosedError,
+    Link,
+    LinkIdentity,
+    LinkReport,
+    ProbeOutcome,
+    ProbeResult,
+    ServiceLink,
+    ServiceReceiver,
+)
+from .dial import DialError, open_any, reach, trouble_of
+from .handshake import CONFIRMATION, HELLO_TIMEOUT, REPLY_BYTES, Hello, Purpose, Reply, Status, decode_reply
+from .link import TcpLink
+from .service_link import TcpServiceLink
+
+
+@dataclass(frozen=True, slots=True)
+class LinkDialler:
+    """Connects to the listeners of other peers.
+
+    Attributes:
+        names: those that were looked up.
+        credentials: for what is opened.
+        patience: as for `TcpLink`, in seconds.
+    """
+
+    names: Names
+    credentials: Credentials
+    patience: float
+
+    async def connect_link(self, address: Address, own: LinkIdentity, right: LinkIdentity, report: LinkReport) -> Link:
+        """See `Network.connect_link`."""
+
+        async def attempt() -> TcpLink:
+            link, reply = await self._exchange(address, Hello(Purpose.LINK, own, right), None, self.patience)
+            if reply.status is not Status.ACCEPTED:
+                link.close()
+                said = f"link port {address} refused the link from client {own.client_id} to client {right.client_id}"
+                raise DialError(Trouble(TroubleKind.DENIED, f"{said}: {reply.status.name}"))
+            # An answer that is lost leaves the neighbour waiting for another attempt, and not with half a link.
+            await link.send(CONFIRMATION)
+            return link
+
+        def report_where(trouble: Trouble) -> None:
+            report(Trouble(trouble.kind, f"link port {address} cannot be reached: {trouble.text}"))
+
+        try:
+            return await reach(Goal.LINK, attempt, report_where)
+        except DialError as error:
+            raise ChannelClosedError(str(error)) from None
+
+    async def connect_services(
+        self, address: Address, own: LinkIdentity, host: LinkIdentity, receiver: ServiceReceiver
+    ) -> ServiceLink:
+        """See `Network.connect_services`."""
+        hello = Hello(Purpose.SERVICES, own, host)
+        try:
+            link, reply = await self._exchange(address, hello, HELLO_TIMEOUT, self.patience)
+        except OSError as error:
+            raise ChannelClosedError(f"link port {address} cannot be reached: {trouble_of(error).text}") from None
+        if reply.status is Status.ACCEPTED:
+            service = TcpServiceLink(is_server=False)
+            service.begin(link, receiver)
+            return service
+        link.close()
+        raise ChannelClosedError(f"link port {address} refused services to client {own.client_id}: {reply.status.name}")
+
+    async def probe(self, address: Address, incarnation: int, timeout: float) -> ProbeResult:
+        """See `Network.probe`."""
+        nobody = LinkIdentity("0" * 32, 0, 0, 0)
+        hello = Hello(Purpose.PROBE, nobody, LinkIdentity("0" * 32, 0, 0, incarnation))
+        reasons = ["timed out"]
+        try:
+            async with asyncio.timeout(timeout):
+                # A process that is dying accepts and resets; the next answer is clearer.
+                link, reply = await reach(
+                    Goal.PROBE,
+                    lambda: self._exchange(address, hello, timeout, timeout),
+                    lambda trouble: reasons.append(trouble.text),
+                )
+        except DialError:
+            return ProbeResult(ProbeOutcome.REFUSED, f"its link port {address} refuses connections")
+        except TimeoutError:
+            return ProbeResult(ProbeOutcome.SILENT, f"its link port {address} does not answer: {reasons[-1]}")
+        link.close()
+        if reply.incarnation != incarnation:
+            return ProbeResult(ProbeOutcome.REPLACED, f"another process answers on its link port {address}")
+        return ProbeResult(ProbeOutcome.ALIVE, f"the process on its link port {address} answers")
+
+    async def _exchange(
+        self, address: Address, hello: Hello, timeout: float | None, patience: float
+    ) -> tuple[TcpLink, Reply]:
+        """Connect to `address`, say `hello`, and return the link with the answer to it."""
+        sock, endpoint = await open_any(self.names, address)
+        link = await _link_over(sock, self.credentials.link_client, patience)
+        try:
+            await link.send(hello.encode())
+            data = bytearray(REPLY_BYTES)
+            async with asyncio.timeout(timeout):
+                await link.receive_into(memoryview(data))
+            reply = decode_reply(data)
+            if reply is None:
+                raise ChannelClosedError(f"whoever listens on {address} does not speak this protocol")
+        except BaseException:
+            link.close()
+            raise
+        self.names.worked(address, endpoint)
+        return link, reply
+
+
+async def _link_over(sock: socket.socket, context: ssl.SSLContext | None, patience: float) -> TcpLink:
+    loop = asyncio.get_running_loop()
+    try:
+        _, link = await loop.create_connection(
+            lambda: TcpLink(patience=patience),
+            sock=sock,
+            ssl=context,
+            server_hostname="" if context is not None else None,
+        )
+    except BaseException:
+        if not isinstance(loop, asyncio.BaseEventLoop):
+            # uvloop before 0.23 closes the descriptor, and lets Python close it again, whosever it is by then.
+            sock.detach()
+        raise
+    return link

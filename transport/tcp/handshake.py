@@ -1,0 +1,108 @@
+"""The first bytes on a link: fixed in size, so that a stranger cannot make anybody allocate or wait for more."""
+
+from __future__ import annotations
+
+import enum
+import struct
+from dataclasses import dataclass
+
+from ..ports import LinkIdentity
+
+_MAGIC = b"bringup\x01"
+# magic, purpose, job id, epoch, from: client id, incarnation, to: client id, incarnation
+_HELLO = struct.Struct("!8sB16sQIQIQ")
+# magic, status, incarnation of who answers
+_REPLY = struct.Struct("!8sBQ")
+HELLO_BYTES = _HELLO.size
+REPLY_BYTES = _REPLY.size
+
+CONFIRMATION = b"\x01"
+"""What the neighbour says to an accepted link before anything else: the link stands on both sides then."""
+
+HELLO_TIMEOUT = 5.0
+"""Seconds that a new connection has to say who it is, and the services to answer."""
+
+
+class Purpose(enum.IntEnum):
+    """What the connecting side wants."""
+
+    LINK = 1
+    PROBE = 2
+    SERVICES = 3
+
+
+class Status(enum.IntEnum):
+    """What the listening side answers."""
+
+    ACCEPTED = 1
+    ALIVE = 2
+    OTHER_JOB = 3
+    OTHER_NEIGHBOUR = 4
+    NOT_ADDRESSED = 5
+    ALREADY_LINKED = 6
+    NO_SERVICES = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """Who connects, to whom, and what for."""
+
+    purpose: Purpose
+    sender: LinkIdentity
+    receiver: LinkIdentity
+
+    def encode(self) -> bytes:
+        """Return the `HELLO_BYTES` bytes of this hello."""
+        return _HELLO.pack(
+            _MAGIC,
+            self.purpose,
+            bytes.fromhex(self.sender.job_id),
+            self.sender.epoch,
+            self.sender.client_id,
+            self.sender.incarnation,
+            self.receiver.client_id,
+            self.receiver.incarnation,
+        )
+
+    def judge(self, own: LinkIdentity, left: LinkIdentity) -> Status:
+        """Return what `own` answers, whose left neighbour is `left`."""
+        if (self.sender.job_id, self.sender.epoch) != (own.job_id, own.epoch):
+            return Status.OTHER_JOB
+        if self.receiver != own:
+            return Status.NOT_ADDRESSED
+        if self.purpose is Purpose.SERVICES:
+            return Status.ACCEPTED
+        return Status.ACCEPTED if self.sender == left else Status.OTHER_NEIGHBOUR
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to a hello."""
+
+    status: Status
+    incarnation: int
+
+    def encode(self) -> bytes:
+        """Return the `REPLY_BYTES` bytes of this reply."""
+        return _REPLY.pack(_MAGIC, self.status, self.incarnation)
+
+
+def decode_hello(data: bytes | bytearray) -> Hello | None:
+    """Return the hello in `data`, or `None` where a stranger sent something else."""
+    magic, purpose, job, epoch, sender, sender_incarnation, receiver, receiver_incarnation = _HELLO.unpack(data)
+    if magic != _MAGIC or purpose not in Purpose.__members__.values():
+        return None
+    job_id = job.hex()
+    return Hello(
+        Purpose(purpose),
+        LinkIdentity(job_id, epoch, sender, sender_incarnation),
+        LinkIdentity(job_id, epoch, receiver, receiver_incarnation),
+    )
+
+
+def decode_reply(data: bytes | bytearray) -> Reply | None:
+    """Return the reply in `data`, or `None` where it is something else."""
+    magic, status, incarnation = _REPLY.unpack(data)
+    if magic != _MAGIC or status not in Status.__members__.values():
+        return None
+    return Reply(Status(status), incarnation)

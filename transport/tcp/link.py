@@ -1,0 +1,203 @@
+"""One TCP connection as a stream of bytes that lands where the caller wants it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from typing import cast
+
+from ..ports import ChannelClosedError
+
+_SPILL_BYTES_FIRST = 1024
+_SPILL_BYTES = 64 * 1024
+_SEND_SLICE_BYTES = 256 * 1024
+_PATIENCE = 10.0
+_MILLISECONDS_MAX = 2**31 - 1
+"""What the kernel's timeout holds: 24 days."""
+
+_log = logging.getLogger("bringup")
+
+
+class TcpLink(asyncio.BufferedProtocol):
+    """A `Link` over TCP.
+
+    Bytes go from the kernel straight into the buffer that `receive_into` was given; what comes before it is asked for
+    waits in a small spill buffer, and when that is full, in the kernel.
+
+    Args:
+        on_connected: called once it is.
+        patience: seconds that what was sent may stay unacknowledged: the kernel's own are some 15 minutes.
+    """
+
+    def __init__(self, on_connected: Callable[[TcpLink], None] | None = None, patience: float = _PATIENCE) -> None:
+        self._on_connected = on_connected
+        self._patience = patience
+        self._transport: asyncio.Transport | None = None
+        self._spill = bytearray()
+        self._spilled = 0
+        self._target: memoryview | None = None
+        self._filled: asyncio.Future[None] | None = None
+        self._writable: asyncio.Future[None] | None = None
+        self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop once connected."""
+        # uvloop's transports do not derive from asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
+        # What is sent is the caller's memory, which is the caller's again when `send` returns: nothing may wait here.
+        self._transport.set_write_buffer_limits(high=0)
+        sock: socket.socket | None = transport.get_extra_info("socket")
+        try:
+            if sock is not None:
+                self._configure(sock)
+            if self._on_connected is not None:
+                self._on_connected(self)
+        except Exception as error:
+            # The loop would keep the connection, though nobody knows of it.
+            _log.warning("a connection cannot be used, and is given up: %s", error)
+            self._end(f"the connection cannot be used: {error}")
+            # uvloop loses the descriptor of what is closed while it is being connected.
+            asyncio.get_running_loop().call_soon(self._transport.abort)
+            if not isinstance(error, OSError):
+                raise
+
+    def _configure(self, sock: socket.socket) -> None:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            patience = min(round(self._patience * 1000), _MILLISECONDS_MAX)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, patience)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Called by the loop for where to put what it reads next."""
+        if self._target is not None:
+            return self._target
+        if not self._spill:
+            # When it is needed, and as small as a hello: pages that are touched first cost more than all else does
+            # where a thousand clients come in one moment.
+            self._spill = bytearray(_SPILL_BYTES_FIRST)
+        return memoryview(self._spill)[self._spilled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Called by the loop when it has read."""
+        if self._target is not None:
+            self._advance(nbytes)
+            return
+        self._spilled += nbytes
+        if self._spilled == _SPILL_BYTES_FIRST == len(self._spill):
+            self._spill = self._spill + bytearray(_SPILL_BYTES - _SPILL_BYTES_FIRST)
+        elif self._spilled == _SPILL_BYTES:
+            assert self._transport is not None
+            self._transport.pause_reading()
+
+    def eof_received(self) -> bool:
+        """Called by the loop when the other side has closed."""
+        self._end("the other side closed the connection")
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the loop when the connection is gone."""
+        self._end(str(exc) if exc else "the connection was closed")
+
+    def pause_writing(self) -> None:
+        """Called by the loop when the other side is slow."""
+        self._writable = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        """Called by the loop when the other side has caught up."""
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        self._writable = None
+
+    # What the owner calls.
+
+    async def send(self, *parts: bytes | bytearray | memoryview) -> None:
+        """See `Link.send`."""
+        for part in parts:
+            view = memoryview(part).cast("B")
+            for start in range(0, len(view), _SEND_SLICE_BYTES):
+                self._check_open()
+                assert self._transport is not None
+                self._transport.write(view[start : start + _SEND_SLICE_BYTES])
+                if self._writable is not None:
+                    await self._writable
+        self._check_open()
+
+    async def receive_into(self, buffer: memoryview) -> None:
+        """See `Link.receive_into`."""
+        assert self._target is None, "two tasks read from one link"
+        rest = self._take_spilled(buffer)
+        if not rest:
+            return
+        self._check_open()
+        self._target = rest
+        self._filled = asyncio.get_running_loop().create_future()
+        try:
+            await self._filled
+        finally:
+            self._target = self._filled = None
+
+    async def wait_closed(self) -> str:
+        """See `Link.wait_closed`."""
+        return await asyncio.shield(self._ended)
+
+    def close(self) -> None:
+        """See `Link.close`."""
+        self._end("this side closed the connection")
+        if self._transport is not None:
+            self._transport.close()
+
+    def hand_over(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]:
+        """Let another protocol have the connection; returns it, and what has come that nobody asked for yet."""
+        transport = self._transport
+        assert transport is not None
+        assert self._target is None, "a task reads from this link"
+        early = bytes(memoryview(self._spill)[: self._spilled])
+        if transport.is_reading():
+            # Loops read into buffers or hand out bytes, and choose when reading begins.
+            transport.pause_reading()
+        transport.set_protocol(protocol)
+        transport.resume_reading()
+        self._end("it serves another purpose now")
+        self._transport = None
+        return transport, early
+
+    def _take_spilled(self, buffer: memoryview) -> memoryview:
+        """Move what is already here into `buffer`; return the part still to be filled."""
+        count = min(self._spilled, len(buffer))
+        if count:
+            buffer[:count] = memoryview(self._spill)[:count]
+            left = self._spilled - count
+            self._spill[:left] = self._spill[count : self._spilled]
+            if self._spilled == _SPILL_BYTES and self._transport is not None and not self._ended.done():
+                self._transport.resume_reading()
+            self._spilled = left
+        return buffer[count:]
+
+    def _advance(self, count: int) -> None:
+        assert self._target is not None
+        assert self._filled is not None
+        self._target = self._target[count:]
+        if not self._target:
+            self._target = None
+            if not self._filled.done():
+                self._filled.set_result(None)
+
+    def _check_open(self) -> None:
+        if self._ended.done():
+            raise ChannelClosedError(self._ended.result())
+        if self._transport is not None and self._transport.is_closing():
+            # A write has failed just now; the loop says so in its next turn.
+            raise ChannelClosedError("the connection broke")
+
+    def _end(self, reason: str) -> None:
+        if self._ended.done():
+            return
+        self._ended.set_result(reason)
+        for waiter in (self._filled, self._writable):
+            if waiter is not None and not waiter.done():
+                waiter.set_exception(ChannelClosedError(reason))

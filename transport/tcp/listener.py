@@ -1,0 +1,197 @@
+"""Where links begin on the side that accepts: the listener of a peer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from typing import Any
+
+from ..ports import ChannelClosedError, Link, LinkIdentity, ServiceWelcome
+from .handshake import CONFIRMATION, HELLO_BYTES, HELLO_TIMEOUT, Hello, Purpose, Reply, Status, decode_hello
+from .interfaces import bind_all
+from .link import TcpLink
+from .service_link import TcpServiceLink
+
+_log = logging.getLogger("bringup")
+
+_STRANGERS_MAX = 64
+_VISITORS_MAX = 1024
+"""On client 0, where all clients of a large job may come for the services in the same moment."""
+
+_BACKLOG = 4096
+
+
+class TcpLinkListener:
+    """Listens for the left neighbour's link, and tells anybody who asks which incarnation this is."""
+
+    def __init__(self, incarnation: int, patience: float, welcome: ServiceWelcome | None = None) -> None:
+        self._incarnation = incarnation
+        self._patience = patience
+        self._welcome = welcome
+        self._strangers_max = _STRANGERS_MAX if welcome is None else _VISITORS_MAX
+        self._services: list[TcpServiceLink] = []
+        self._services_to_sift = _STRANGERS_MAX
+        self._servers: list[asyncio.Server] = []
+        self._silent: dict[asyncio.Task[None], TcpLink] = {}
+        self._heard: dict[asyncio.Task[None], TcpLink] = {}
+        self._turn = asyncio.Lock()
+        self._claims = 0
+        self._confirming: asyncio.Timeout | None = None
+        self._expected: asyncio.Future[tuple[LinkIdentity, LinkIdentity]] = asyncio.get_running_loop().create_future()
+        self._accepted: asyncio.Future[Link] = asyncio.get_running_loop().create_future()
+        self._is_closed = False
+        self.port = 0
+
+    async def listen(self, hosts: list[str], port: int, context: ssl.SSLContext | None) -> None:
+        """Listen on `port` of each of `hosts`; port 0 takes any that is free on all of them.
+
+        Raises:
+            ConfigurationError: the port is taken; names it and its holder.
+        """
+        for sock in bind_all(hosts, port, "the ring listener (ring_port)"):
+            server = await asyncio.get_running_loop().create_server(
+                lambda: TcpLink(self._greet, self._patience), sock=sock, backlog=_BACKLOG, ssl=context
+            )
+            self._servers.append(server)
+            self.port = sock.getsockname()[1]
+
+    async def accept(self, own: LinkIdentity, left: LinkIdentity) -> Link:
+        """See `LinkListener.accept`."""
+        assert not self._expected.done(), "a listener accepts one left neighbour"
+        self._expected.set_result((own, left))
+        return await self._accepted
+
+    async def close(self) -> None:
+        """See `LinkListener.close`. The link that was accepted ends, too."""
+        self._is_closed = True
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+        handshakes = self._silent | self._heard
+        for task, link in handshakes.items():
+            task.cancel()
+            link.close()
+        await asyncio.gather(*handshakes, return_exceptions=True)
+        for service in self._services:
+            service.close()
+        if self._accepted.done() and not self._accepted.cancelled():
+            self._accepted.result().close()
+        for waiter in (self._expected, self._accepted):
+            waiter.cancel()
+
+    def _greet(self, link: TcpLink) -> None:
+        if self._is_closed:  # it was in the kernel's queue
+            link.close()
+            return
+        if len(self._silent) >= self._strangers_max:
+            _drop_oldest(self._silent)
+        task = asyncio.get_running_loop().create_task(self._shake_hands(link))
+        self._silent[task] = link
+        task.add_done_callback(self._forget)
+
+    def _has_said_hello(self, link: TcpLink) -> None:
+        """Let no stranger that says nothing take its place."""
+        if len(self._heard) >= self._strangers_max:
+            _drop_oldest(self._heard)
+        task = asyncio.current_task()
+        assert task is not None
+        self._silent.pop(task, None)
+        self._heard[task] = link
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._silent.pop(task, None)
+        self._heard.pop(task, None)
+
+    async def _shake_hands(self, link: TcpLink) -> None:
+        try:
+            async with asyncio.timeout(HELLO_TIMEOUT):
+                data = bytearray(HELLO_BYTES)
+                await link.receive_into(memoryview(data))
+            hello = decode_hello(data)
+            if hello is None:
+                return link.close()
+            self._has_said_hello(link)
+            status = await self._judge(hello, link)
+            if status is Status.ACCEPTED and hello.purpose is Purpose.LINK:
+                return await self._accept(link)
+            await link.send(Reply(status, self._incarnation).encode())
+            if status is Status.ACCEPTED:
+                return self._begin_services(link, hello.sender)
+            if status is not Status.ALIVE:
+                _log.info("a link from client %d was not accepted: %s", hello.sender.client_id, status.name)
+        except (ChannelClosedError, TimeoutError):
+            pass  # a stranger: a port scan, an idle connection, or a neighbour that failed meanwhile
+        except asyncio.CancelledError:
+            link.close()
+            raise
+        return link.close()
+
+    def _begin_services(self, link: TcpLink, sender: LinkIdentity) -> None:
+        assert self._welcome is not None
+        service = TcpServiceLink(is_server=True)
+        if len(self._services) >= self._services_to_sift:
+            self._services = [other for other in self._services if not other.is_closed]
+            self._services_to_sift = 2 * len(self._services) + _STRANGERS_MAX
+        self._services.append(service)
+        service.begin(link, self._welcome(service, sender))
+
+    async def _judge(self, hello: Hello, link: TcpLink) -> Status:
+        if hello.purpose is Purpose.PROBE:
+            return Status.ALIVE
+        if hello.receiver.incarnation != self._incarnation:
+            return Status.NOT_ADDRESSED
+        if not self._expected.done():
+            await self._formed(link)
+        status = hello.judge(*self._expected.result())
+        if hello.purpose is Purpose.SERVICES and status is Status.ACCEPTED and self._welcome is None:
+            return Status.NO_SERVICES
+        return status
+
+    async def _accept(self, link: TcpLink) -> None:
+        """Take the link of the neighbour once that has confirmed that it heard so.
+
+        Where the neighbour dials again it has given the former link up, whether or not that shows here.
+        """
+        if self._confirming is not None and self._confirming.when() is None:
+            self._confirming.reschedule(asyncio.get_running_loop().time() + HELLO_TIMEOUT)
+        self._claims += 1
+        try:
+            async with self._turn:
+                await self._confirm(link)
+        finally:
+            self._claims -= 1
+
+    async def _confirm(self, link: TcpLink) -> None:
+        if self._accepted.done():
+            _log.info("a second link of the left neighbour was not accepted")
+            await link.send(Reply(Status.ALREADY_LINKED, self._incarnation).encode())
+            return link.close()
+        await link.send(Reply(Status.ACCEPTED, self._incarnation).encode())
+        try:
+            async with asyncio.timeout(HELLO_TIMEOUT if self._claims > 1 else None) as self._confirming:
+                await link.receive_into(memoryview(bytearray(len(CONFIRMATION))))
+        finally:
+            self._confirming = None
+        return self._accepted.set_result(link)
+
+    async def _formed(self, link: TcpLink) -> None:
+        """Wait until it is known who may come: the neighbour may have heard that the job has formed before this peer.
+
+        Raises:
+            ChannelClosedError: the other side went before.
+        """
+        waits: list[asyncio.Future[Any]] = [self._expected, gone := asyncio.ensure_future(link.wait_closed())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+        if not self._expected.done():
+            raise ChannelClosedError("it went before the job had formed")
+
+
+def _drop_oldest(handshakes: dict[asyncio.Task[None], TcpLink]) -> None:
+    oldest, stranger = next(iter(handshakes.items()))
+    del handshakes[oldest]  # several may come in one turn of the loop: each drops another one
+    oldest.cancel()
+    stranger.close()
