@@ -11,8 +11,8 @@ import pytest
 
 from bringup.testing.job import LocalJob
 
-from ..unit.linearizability import Call, CompareAndSet, History, Increment, Set, TryGet, Violation, check
-from .kv_journals import history_of
+from ..lib.kv_journals import history_of
+from ..lib.linearizability import Call, CompareAndSet, History, Increment, Set, TryGet, Violation, check
 
 N = 4
 CALLS = 200
@@ -22,7 +22,7 @@ BUSY_AT = 40
 FOR_EVER = 100_000
 
 FOLDER = Path(__file__).parent
-STORES = FOLDER.parent / "unit/broken_stores.py"
+STORES = FOLDER.parent / "lib/broken_stores.py"
 KILLED = -9
 
 

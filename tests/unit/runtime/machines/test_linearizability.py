@@ -9,8 +9,9 @@ import pytest
 
 from bringup.runtime.machines.kv.store import KeyValueStore
 
-from ...broken_stores import DoublingStore, ForgetfulStore, StaleStore, TornStore
-from ...linearizability import (
+from ....lib.broken_stores import DoublingStore, ForgetfulStore, StaleStore, TornStore
+from ....lib.kv_clients import World
+from ....lib.linearizability import (
     Call,
     CompareAndSet,
     Delete,
@@ -27,7 +28,6 @@ from ...linearizability import (
     apply,
     check,
 )
-from .kv.kv_clients import World
 
 
 def history_of(*events: tuple[int, Operation | Result]) -> History:

@@ -14,21 +14,8 @@ from bringup.runtime.machines.kv.store import KeyValueRequest, KeyValueStore
 from bringup.transport.wire import service_messages as sm
 from bringup.transport.wire.service_codec import Deframer, decode, encode
 
-from ....linearizability import (
-    CompareAndSet,
-    Delete,
-    Get,
-    History,
-    Increment,
-    List,
-    Operation,
-    Refused,
-    Result,
-    Set,
-    TryGet,
-)
-
-KEYS = ["n", "n", "x", "x", "d/a", "d/b", "d/e/f", "w"]
+from .kv_operations import draw_operation, request_of, result_of
+from .linearizability import Get, History, Operation
 
 
 class World:
@@ -105,7 +92,7 @@ class Client:
             return
         self._left -= 1
         ticket = self._left
-        operation = an_operation(chance)
+        operation = draw_operation(chance)
         self._open[ticket] = self._world.history.invoke(self.session, operation), operation
         self.up.send(encode(request_of(ticket, operation)))
         if isinstance(operation, Get):
@@ -123,22 +110,12 @@ class Client:
                 return
         # Nothing comes for a call that was given up, but for what was on its way.
         number, operation = self._open.pop(reply.ticket, (None, None))
+        listed = self._listed
+        if isinstance(reply, sm.Items):
+            self._listed = {}
         if number is not None and operation is not None:
-            self._world.history.complete(number, self._result(operation, reply))
+            self._world.history.complete(number, result_of(operation, reply, listed))
             self._go_on()
-
-    def _result(self, operation: Operation, reply: sm.ServiceReply) -> Result:
-        match reply:
-            case sm.Value():
-                return reply.value
-            case sm.Number():
-                return reply.number == 1 if isinstance(operation, CompareAndSet) else reply.number
-            case sm.Items():
-                listed, self._listed = self._listed, {}
-                return listed
-            case sm.Refusal():
-                return Refused()
-        return None
 
     def _give_up(self, ticket: int) -> None:
         if self.session in self._world.clients and self._open.pop(ticket, None) is not None:
@@ -156,40 +133,3 @@ class Client:
         self.down.broken_at = self._world.now
         self._world.after(self.up.broken_at - self._world.now, lambda: self._world.store.close_session(self.session))
         Client(self._world, self._left)
-
-
-def an_operation(chance: random.Random) -> Operation:
-    key = chance.choice(KEYS)
-    value = b"%d" % chance.randrange(4)
-    choices: list[Operation] = [
-        TryGet(key),
-        Set(key, value),
-        Set(key, value, overwrite=True),
-        CompareAndSet(key, chance.choice([None, b"0", b"1"]), value),
-        Increment(key),
-        Delete(chance.choice([key, "d", "d/e"])),
-        List("d"),
-    ]
-    if key == "n":
-        choices = [Increment(key), Increment(key, -2), Increment(key, 0), TryGet(key), Delete(key)]
-    if key == "w":
-        choices = [Get(key), Get(key), Set(key, value), Delete(key)]
-    return chance.choice(choices)
-
-
-def request_of(ticket: int, operation: Operation) -> sm.ServiceRequest:
-    match operation:
-        case Get(key):
-            return sm.GetKey(ticket, key, True)
-        case TryGet(key):
-            return sm.GetKey(ticket, key, False)
-        case Set(key, value, overwrite):
-            return sm.SetKey(ticket, f"/{key}", value, overwrite)
-        case Increment(key, by):
-            return sm.IncrementKey(ticket, key, by)
-        case CompareAndSet(key, expected, value):
-            return sm.CompareAndSet(ticket, key, expected, value)
-        case Delete(key):
-            return sm.DeleteKeys(ticket, key)
-        case List(key):
-            return sm.ListKeys(ticket, key)

@@ -159,10 +159,10 @@ def apply(state: State, operation: Operation) -> tuple[Result, State] | None:
         case Increment(key, by):
             return _increment(state, key, by)
         case Delete(key):
-            kept = {other for other in state if other != key and not (key and _is_below(other, key))}
+            kept = {other for other in state if other != key and not (key and is_below(other, key))}
             return None, {other: value for other, value in state.items() if other in kept}
         case List(key):
-            return {other: value for other, value in state.items() if _is_below(other, key)}, state
+            return {other: value for other, value in state.items() if is_below(other, key)}, state
 
 
 def _increment(state: State, key: str, by: int) -> tuple[Result, State]:
@@ -173,7 +173,8 @@ def _increment(state: State, key: str, by: int) -> tuple[Result, State]:
     return total, {**state, key: b"%d" % total} if by else state
 
 
-def _is_below(key: str, directory: str) -> bool:
+def is_below(key: str, directory: str) -> bool:
+    """Return whether a key lies below a directory; the empty one is the root."""
     return key.startswith(f"{directory}/") if directory else key != ""
 
 
@@ -191,7 +192,7 @@ def _groups(calls: Iterable[Call]) -> list[tuple[tuple[str, ...], list[Call]]]:
     spans |= {call.operation.key for call in telling if isinstance(call.operation, Delete)} - {""}
     for directory in spans:
         for key in head:
-            if _is_below(key, directory):
+            if is_below(key, directory):
                 head[find(key)] = find(directory)
     groups: dict[str, list[Call]] = {}
     for call in telling:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ..unit.linearizability import (
+from .linearizability import (
     CompareAndSet,
     Delete,
     Get,
