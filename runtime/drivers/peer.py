@@ -8,13 +8,10 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
-from ...devices.base import Health
-from ...devices.health_filter import HealthFilter
 from ...devices.thread import BackendThread
 from ...errors import (
     BringupError,
     DeviceFailedError,
-    DeviceInitializationError,
     NotInitializedError,
     PeerFailedError,
     RendezvousTimeoutError,
@@ -32,6 +29,7 @@ from ..machines.peer.machine import PeerMachine
 from .coordinator import FLUSH_TIMEOUT, LATECOMERS_TIMEOUT, SURVIVORS_TIMEOUT, CoordinatorDriver
 from .crash import crash_error, own_verdict
 from .dialler import Dialler
+from .health import DeviceWatch
 from .loop import INBOX_MAX, drive
 from .preemption import Preemption
 from .ring import RingDriver
@@ -39,9 +37,6 @@ from .service_server import ServiceServer
 from .service_transport import LocalWay, RemoteWay, Way
 
 T = TypeVar("T")
-
-BACKEND_STOP_TIMEOUT = 2.0
-"""Seconds that a backend may take to release its devices; then its thread is left behind."""
 
 
 class CoordinationPeer:
@@ -88,13 +83,16 @@ class CoordinationPeer:
         self.left: Latch[ev.Left] = Latch()
         self.leaving: Latch[None] = Latch()
         self.preemption = Preemption(machine.config.client_id, self._wish, self.waiting)
-        self._backend = backend
+        self._devices = DeviceWatch(
+            backend,
+            machine.config.client_id,
+            opening_timeout=opening_timeout,
+            device_timeout=device_timeout,
+            interval=health_interval,
+        )
         self._network = network
         self._coordinator = coordinator
         self._advertise_host = advertise_host
-        self._opening_timeout = opening_timeout
-        self._device_timeout = device_timeout
-        self._health_interval = health_interval
         self._allow_empty = allow_empty
         self._inbox: asyncio.Queue[ev.PeerEvent | None] = asyncio.Queue(INBOX_MAX)
         self._services = services
@@ -153,7 +151,7 @@ class CoordinationPeer:
         async with contextlib.AsyncExitStack() as last:  # in the reverse order, and whatever one of them raises
             # Closed connections are let go of in the loop's next turn, which may be its last.
             last.push_async_callback(asyncio.sleep, 0)
-            last.push_async_callback(self._backend.close, BACKEND_STOP_TIMEOUT)
+            last.push_async_callback(self._devices.close)
             if self._listener is not None:
                 last.push_async_callback(self._listener.close)
             if self._services is not None:
@@ -223,7 +221,7 @@ class CoordinationPeer:
     @property
     def device_type(self) -> str:
         """The type of the devices; right once the job is up."""
-        return self._backend.device_type
+        return self._devices.device_type
 
     def report_progress(self, step: int) -> None:
         """Note the step that the program is at; see `System.report_progress`. Called on any thread."""
@@ -305,35 +303,11 @@ class CoordinationPeer:
         self._inbox.put_nowait(ev.DialFailed(reason))
 
     async def _start_backend(self, tag: ev.Tag) -> None:
-        try:
-            await self._backend.open(self._opening_timeout)
-            devices = await self._backend.start(self._device_timeout)
-            health = await self._backend.check_health(self._device_timeout)
-            if not health.ok:
-                client_id = self.machine.config.client_id
-                raise DeviceInitializationError(
-                    f"the devices of client {client_id} came up, but are not healthy: {health.detail}",
-                    client_id=client_id,
-                    cause=health.detail,
-                )
-        except BringupError as error:
-            await self._inbox.put(ev.BackendFailed(tag, error))
-        else:
-            await self._inbox.put(ev.BackendStarted(tag, devices))
+        await self._inbox.put(await self._devices.start(tag))
 
     async def _watch_health(self) -> None:
-        """Check the devices as long as the job runs; the machine hears of every change that lasts."""
-        checks = HealthFilter()
-        while not self._backend.abandoned:
-            await asyncio.sleep(checks.pause(self._health_interval))
-            if (change := checks.observe(await self._check_health())) is not None:
-                await self._inbox.put(ev.HealthChanged(change.ok, change.detail))
-
-    async def _check_health(self) -> Health:
-        try:
-            return await self._backend.check_health(self._device_timeout)
-        except BringupError as error:
-            return Health(ok=False, detail=str(error), permanent=self._backend.abandoned)
+        async for change in self._devices.changes():
+            await self._inbox.put(change)
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:

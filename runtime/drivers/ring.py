@@ -1,11 +1,16 @@
-"""One client's part in the ring: its two links, the merge that runs over them, and then the program's collectives."""
+"""One client's part in the ring: its two links, the merge that runs over them, then the program's collectives.
+
+The merge takes two all-reduces where DTensor's TPU initialisation has one: the first carries the type and the number of
+each client's devices, which gives every client its offset; the second carries the rows themselves.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from ...devices.base import LocalDevice
 from ...errors import BringupError
 from ...transport.addresses import Address
 from ...transport.attempts import Trouble, TroubleKind
@@ -14,9 +19,10 @@ from ...transport.ring import Ring, RingBrokenError
 from ...transport.wire.messages import MemberInfo
 from ..client.fresh import fresh
 from ..machines import events as ev
+from ..machines.core_table import CoreTable, counts_of, own_entry, own_rows, shared_device, table_of
 from ..machines.departures import collective_without
+from ..machines.device_claims import own_claims, shared_error
 from ..machines.peer.job_view import PeerConfig
-from .merge import merge_devices
 
 
 class RingDriver:
@@ -84,22 +90,30 @@ class RingDriver:
 
     async def merge(self, effect: ev.Merge, device_type: str, *, allow_empty: bool) -> None:
         """Merge the devices of all clients."""
-        config = self._config
         try:
-            table = await merge_devices(
-                self.ring,
-                config.client_id,
-                config.num_clients,
-                device_type,
-                effect.devices,
-                hostname=config.hostname,
-                share_devices=config.share_devices,
-                allow_empty=allow_empty,
-            )
+            table = await self._merge(effect.devices, device_type, allow_empty)
             self.ring.begin_program()
             await self._inbox.put(ev.Merged(effect.tag, table))
         except BringupError as error:
             await self._inbox.put(ev.MergeFailed(effect.tag, error))
+
+    async def _merge(self, devices: Sequence[LocalDevice], device_type: str, allow_empty: bool) -> CoreTable:
+        """Return the job's table of devices, the same on every client.
+
+        Where two clients have brought up the same device, a third all-reduce tells all clients its name and hosts.
+
+        Raises:
+            TopologyError: the merged table is not sound, or two clients have brought up the same device.
+            CollectiveMismatchError: the clients disagree on the number of devices.
+        """
+        own, all_reduce = self._config, self.ring.all_reduce
+        entries = await all_reduce(own_entry(own.client_id, own.num_clients, device_type, len(devices)))
+        counts = counts_of(entries, allow_empty=allow_empty)
+        rows = await all_reduce(own_rows(own.client_id, counts, devices, share_devices=own.share_devices))
+        if (shared := shared_device(counts, rows)) is not None:
+            claims = await all_reduce(own_claims(own.client_id, own.hostname, devices, shared))
+            raise shared_error(shared, claims)
+        return table_of(counts, rows)
 
     def stop_after(self, leaver: MemberInfo, collectives: int) -> None:
         """Let all collectives that a client which leaves does not come to fail, and not the job."""
