@@ -34,7 +34,6 @@ from ..runtime.client.loop_thread import RuntimeThread
 from ..runtime.configuration.options import OptionOverrides
 from ..runtime.configuration.plan import make_plan
 from ..runtime.system import System
-from ..transport.ports import Network
 from .memory_network import MemoryNetwork
 
 T = TypeVar("T")
@@ -191,7 +190,6 @@ class _FakeClient(Client):
         enable_coordination_service: bool,
         options: OptionOverrides,
     ) -> None:
-        self._hub = network
         super().__init__(
             make_plan(
                 "SIM",
@@ -208,7 +206,8 @@ class _FakeClient(Client):
                 options=None,
                 overrides=options,
                 environ=environment,
-            )
+            ),
+            make_network=lambda plan: network.peer(jobs[client_id]),
         )
 
     @property
@@ -233,10 +232,6 @@ class _FakeClient(Client):
             self.failed.set(BringupError(f"internal error of client {self.job.client_id}: {failure!r}"))
         self._end_calls()
         self.settled.set(None)
-
-    def _make_network(self) -> Network:
-        assert self.job.own_address is not None
-        return self._hub.peer(self.job.own_address)
 
 
 class _Runner:

@@ -7,48 +7,35 @@ import atexit
 import concurrent.futures
 import logging
 import os
-import time
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from typing import Any, TypeVar
 
-from ...devices.preparation import prepare_backend
-from ...devices.thread import BackendThread
 from ...errors import BringupError, NotInitializedError, PeerFailedError
-from ...transport.addresses import Address
 from ...transport.forks import SOCKETS
 from ...transport.ports import Network
 from ..configuration.plan import Plan
-from ..drivers.coordinator import CoordinatorDriver
 from ..drivers.crash import crash_error
 from ..drivers.peer import CoordinationPeer
-from ..drivers.service_server import ServiceServer
 from ..machines import events as ev
-from ..machines.coordinator.machine import CoordinatorMachine
 from ..machines.failure_errors import own_failure
-from ..machines.peer.machine import PeerMachine
-from ..machines.service_machine import Services
 from .active import Slot, forked_from
 from .caller_imports import CallerImports
+from .compose import check_open_files, make_network, make_peer
 from .failure_notice import FailureNotice
 from .fresh import fresh
 from .latch import Latch
 from .launcher_report import Reporter
 from .loop_thread import Runner, RuntimeThread
-from .machine_configs import coordinator_config, peer_config
 from .on_failure import FailureAction
-from .open_files import check_descriptors_of_client
 from .progress import show_progress
 from .service_client import ServiceClient
 from .signals import TerminationNotice
-from .topology_query import tell_topology
 
 _log = logging.getLogger("bringup")
 
 T = TypeVar("T")
 
 _GOODBYE_TIMEOUT = 3.0
-_OPENING_SHARE = 0.9
 
 
 class Client:
@@ -62,8 +49,15 @@ class Client:
         failure_notice: tells its user so.
     """
 
-    def __init__(self, plan: Plan, *, is_blocking: bool = False) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        is_blocking: bool = False,
+        make_network: Callable[[Plan], Network | None] = make_network,
+    ) -> None:
         self.plan = plan
+        self._make_network = make_network
         self.is_blocking = is_blocking
         self.job = plan.job
         self.settled: Latch[ev.Up | None] = Latch()
@@ -101,7 +95,7 @@ class Client:
         """
         ACTIVE.claim(self)
         try:
-            check_descriptors_of_client(self.job.client_id, self.job.num_clients)
+            check_open_files(self.plan)
             Reporter(self.plan.launch, self.job.client_id, self.job.jobs or (), self.failed).start(self.settled)
             if not (self.job.is_loopback or self.job.is_alone):
                 _log.warning(
@@ -239,7 +233,8 @@ class Client:
         loops = asyncio.create_task(self._go_on_without(self.services.watch_loops()))
         progress: asyncio.Task[None] | None = None
         try:
-            self.peer = self._make_peer()
+            network = self._make_network(self.plan)
+            self.peer = make_peer(self.plan, network, self.imports.import_module, up=self.settled, failed=self.failed)
             if self._abort_error is not None:
                 self.peer.abort(self._abort_error)
             progress = asyncio.create_task(self._go_on_without(show_progress(self.peer, self.settled)))
@@ -322,64 +317,6 @@ class Client:
         self.abort(error)
         if self._thread is not None:
             self._thread.finished.wait_blocking(_GOODBYE_TIMEOUT)
-
-    def _make_peer(self) -> CoordinationPeer:
-        plan, options, job = self.plan, self.plan.options, self.job
-        config = replace(plan.backend, import_module=self.imports.import_module)
-        backend = prepare_backend(plan.device_type, config, isolate=options.isolate_backend)
-        network = None if job.num_clients == 1 else self._make_network()
-        coordinator = services = None
-        if job.client_id == 0:
-            machine = CoordinatorMachine(coordinator_config(plan))
-            services = self._make_services(machine) if self.plan.enable_coordination_service else None
-            coordinator = CoordinatorDriver(
-                machine,
-                network,
-                time.monotonic,
-                lambda: tell_topology(self.settled.value, self.job.job_name),
-                services.leave if services is not None else lambda _: None,
-            )
-        own = job.own_address
-        return CoordinationPeer(
-            PeerMachine(peer_config(plan), time.monotonic()),
-            up=self.settled,
-            failed=self.failed,
-            backend=BackendThread(
-                backend, name="bringup-devices", client_id=job.client_id, allow_empty=options.allow_empty
-            ),
-            network=network,
-            coordinator=coordinator,
-            advertise_host=options.advertise_address or (Address.parse(own).host if own is not None else None),
-            # Some time must be left to tell the others.
-            opening_timeout=min(options.device_timeout, _OPENING_SHARE * options.initialization_timeout),
-            device_timeout=options.device_timeout,
-            health_interval=options.health_interval,
-            clock=time.monotonic,
-            services=services,
-            allow_empty=options.allow_empty,
-        )
-
-    def _make_services(self, coordinator: CoordinatorMachine) -> ServiceServer:
-        machine = Services(
-            self.job.num_clients, self.plan.options.kv_max_bytes, coordinator.whereabouts, coordinator.live
-        )
-        return ServiceServer(
-            machine, lambda sender: coordinator.is_member(sender.client_id, sender.incarnation), time.monotonic
-        )
-
-    def _make_network(self) -> Network:
-        from ...transport.network import GrpcNetwork
-
-        SOCKETS.use_network()
-        own, options = self.job.own_address, self.plan.options
-        return GrpcNetwork(
-            own=Address.parse(own) if own is not None else None,
-            loopback=self.job.is_loopback,
-            bind_address=options.bind_address,
-            ring_port=options.ring_port,
-            # A link must not break before heartbeats have told who is silent.
-            patience=options.heartbeat_timeout + 1.0,
-        )
 
 
 ACTIVE: Slot[Client] = Slot()

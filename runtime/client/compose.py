@@ -1,0 +1,191 @@
+"""The composition root of a client: which machines, drivers, devices and transport a peer is made of."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from types import ModuleType
+
+from ... import __version__
+from ...devices.preparation import prepare_backend
+from ...devices.registry import known_type
+from ...devices.thread import BackendThread
+from ...errors import BringupError
+from ...transport.addresses import Address
+from ...transport.forks import SOCKETS
+from ...transport.ports import Network
+from ..configuration.plan import Plan
+from ..drivers.coordinator import CoordinatorDriver
+from ..drivers.peer import CoordinationPeer
+from ..drivers.service_server import ServiceServer
+from ..machines.coordinator.admission import CoordinatorConfig
+from ..machines.coordinator.machine import CoordinatorMachine
+from ..machines.events import Up
+from ..machines.peer.job_view import PeerConfig
+from ..machines.peer.machine import PeerMachine
+from ..machines.service_machine import Services
+from .latch import Latch
+from .topology_query import tell_topology
+
+# Measured: an event loop, gRPC, a listener, a connection and two links; on client 0 a connection and services for each.
+_OPEN_FILES = 28
+_OPEN_FILES_PER_CLIENT = 2
+
+# Of `initialization_timeout`, what a backend may take to be made: some must be left to tell the other clients of it.
+_OPENING_SHARE = 0.9
+
+# Seconds after `heartbeat_timeout` at which an unanswered link breaks: heartbeats must tell first who is silent.
+_LINK_GRACE = 1.0
+
+
+def make_peer(
+    plan: Plan,
+    network: Network | None,
+    import_module: Callable[[str], ModuleType],
+    *,
+    up: Latch[Up | None],
+    failed: Latch[BaseException],
+) -> CoordinationPeer:
+    """Return the peer of a client, not yet running; called on the event loop that is to run it.
+
+    Args:
+        plan: of the client.
+        network: reaches the other clients; `None` for a job of one client.
+        import_module: imports a module on behalf of the backend's thread.
+        up: set by the peer once the job is up.
+        failed: set by the peer to the exception that ended the job.
+    """
+    options, job = plan.options, plan.job
+    coordinator = services = None
+    if job.client_id == 0:
+        machine = CoordinatorMachine(coordinator_config(plan))
+        services = _make_services(plan, machine) if plan.enable_coordination_service else None
+        coordinator = CoordinatorDriver(
+            machine,
+            network,
+            time.monotonic,
+            lambda: tell_topology(up.value, job.job_name),
+            services.leave if services is not None else lambda _: None,
+        )
+    return CoordinationPeer(
+        PeerMachine(peer_config(plan), time.monotonic()),
+        up=up,
+        failed=failed,
+        backend=_make_backend(plan, import_module),
+        network=network,
+        coordinator=coordinator,
+        advertise_host=options.advertise_address or _own_host(plan),
+        opening_timeout=min(options.device_timeout, _OPENING_SHARE * options.initialization_timeout),
+        device_timeout=options.device_timeout,
+        health_interval=options.health_interval,
+        clock=time.monotonic,
+        services=services,
+        allow_empty=options.allow_empty,
+    )
+
+
+def _make_backend(plan: Plan, import_module: Callable[[str], ModuleType]) -> BackendThread:
+    config = replace(plan.backend, import_module=import_module)
+    backend = prepare_backend(plan.device_type, config, isolate=plan.options.isolate_backend)
+    return BackendThread(
+        backend, name="bringup-devices", client_id=plan.job.client_id, allow_empty=plan.options.allow_empty
+    )
+
+
+def _make_services(plan: Plan, coordinator: CoordinatorMachine) -> ServiceServer:
+    machine = Services(plan.job.num_clients, plan.options.kv_max_bytes, coordinator.whereabouts, coordinator.live)
+    return ServiceServer(
+        machine, lambda sender: coordinator.is_member(sender.client_id, sender.incarnation), time.monotonic
+    )
+
+
+def make_network(plan: Plan) -> Network | None:
+    """Return the network of a client; `None` where it is alone in its job and needs none."""
+    if plan.job.is_alone:
+        return None
+    from ...transport.network import GrpcNetwork  # gRPC takes 60 ms to load: not for a job of one client
+
+    SOCKETS.use_network()
+    own, options = plan.job.own_address, plan.options
+    return GrpcNetwork(
+        own=Address.parse(own) if own is not None else None,
+        loopback=plan.job.is_loopback,
+        bind_address=options.bind_address,
+        ring_port=options.ring_port,
+        patience=options.heartbeat_timeout + _LINK_GRACE,
+    )
+
+
+def _own_host(plan: Plan) -> str | None:
+    own = plan.job.own_address
+    return Address.parse(own).host if own is not None else None
+
+
+def coordinator_config(plan: Plan) -> CoordinatorConfig:
+    """Return the configuration of the job's coordinator, with a fresh job id."""
+    options, job = plan.options, plan.job
+    return CoordinatorConfig(
+        num_clients=job.num_clients,
+        job_name=job.job_name,
+        job_id=secrets.token_hex(16),
+        addresses=job.jobs,
+        heartbeat_interval=options.heartbeat_interval,
+        heartbeat_timeout=options.heartbeat_timeout,
+        stall_timeout=options.stall_timeout,
+        has_services=plan.enable_coordination_service,
+    )
+
+
+def peer_config(plan: Plan) -> PeerConfig:
+    """Return the configuration of a client's peer, with a fresh incarnation."""
+    options, job = plan.options, plan.job
+    return PeerConfig(
+        client_id=job.client_id,
+        num_clients=job.num_clients,
+        job_name=job.job_name,
+        coordinator_address=job.coordinator_address or "localhost",
+        addresses=job.jobs,
+        device_type=known_type(plan.device_type),
+        incarnation=secrets.randbits(64),
+        hostname=socket.gethostname(),
+        pid=os.getpid(),
+        package_version=__version__,
+        initialization_timeout=options.initialization_timeout,
+        heartbeat_interval=options.heartbeat_interval,
+        heartbeat_timeout=options.heartbeat_timeout,
+        shutdown_timeout=options.shutdown_timeout,
+        fails_when_unhealthy=options.unhealthy_action == "fail",
+        share_devices=options.share_devices,
+    )
+
+
+def check_open_files(plan: Plan) -> None:
+    """Check that this process may open the files that a client needs: gRPC crashes where it finds none left.
+
+    Raises:
+        BringupError: it may not; says how many are needed, and the limit.
+    """
+    clients_served = plan.job.num_clients if plan.job.client_id == 0 else 0
+    count = _OPEN_FILES + _OPEN_FILES_PER_CLIENT * clients_served
+    opened: list[int] = []
+    try:
+        while len(opened) < count:
+            opened.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            raise
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        raise BringupError(
+            f"client {plan.job.client_id} needs {count} open files, and can have {len(opened)}: "
+            f"{os.strerror(error.errno)} (limit {limit}). Raise the limit (ulimit -n), or close what this process does "
+            "not need."
+        ) from None
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
