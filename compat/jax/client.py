@@ -12,6 +12,8 @@ from ...runtime.blocking_kv import SyncKeyValueStore
 from ...runtime.client.service_client import barrier_request, name_of_set
 from .errors import JaxRuntimeError, jax_errors
 
+__all__ = ["DistributedRuntimeClient"]
+
 T = TypeVar("T")
 
 

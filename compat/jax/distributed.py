@@ -11,7 +11,10 @@ from __future__ import annotations
 from ...errors import NotInitializedError
 from ...runtime.blocking import SyncSystem, current
 from .client import DistributedRuntimeClient
+from .errors import JaxRuntimeError
 from .preemption import PreemptionSyncManager
+
+__all__ = ["DistributedRuntimeClient", "JaxRuntimeError", "PreemptionSyncManager", "State", "global_state"]
 
 
 class State:

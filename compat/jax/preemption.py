@@ -5,6 +5,8 @@ from __future__ import annotations
 from ...runtime.blocking import SyncSystem
 from .errors import jax_errors
 
+__all__ = ["PreemptionSyncManager"]
+
 
 class PreemptionSyncManager:
     """Stands where jaxlib's `PreemptionSyncManager` does.
