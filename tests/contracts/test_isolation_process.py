@@ -23,6 +23,7 @@ from bringup.devices.thread import BackendThread
 from bringup.errors import DeviceInitializationError
 
 from .test_isolation import LONG, pid_of, sim, watched
+from .test_isolation import native as native
 
 Native = Callable[..., IsolatedBackend]
 
