@@ -9,7 +9,8 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
-from bringup.testing.job import LocalJob, NamespacesUnavailableError
+from bringup.testing.job import LocalJob
+from bringup.testing.namespaces import NamespacesUnavailableError
 
 NUM_CLIENTS = 3
 RESET_TIMEOUT = 5.0

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from bringup.testing.job import Answer, LocalJob
+from bringup.testing.job import LocalJob
+from bringup.testing.remote_calls import Answer
 
 from .told import all_but
 

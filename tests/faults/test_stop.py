@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from bringup.testing.job import Answer, Call, LocalJob
+from bringup.testing.job import LocalJob
+from bringup.testing.remote_calls import Answer, Call
 
 from .told import FAST, TIMEOUT, all_but, check_names, check_silent, check_works, failure_of
 

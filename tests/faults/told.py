@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from bringup.testing.job import Answer, Call, LocalJob
+from bringup.testing.job import LocalJob
 from bringup.testing.process import ANSWER_TIMEOUT
+from bringup.testing.remote_calls import Answer, Call
 
 from .conftest import NUM_CLIENTS
 
