@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..devices.gpu.visible_devices import COMMON_VISIBLE_VARIABLE, VISIBLE_VARIABLE
-from ..runtime.client.process_report import LAUNCHER
+from ..processes.report import LAUNCHER
 from ..runtime.configuration.local_clients import LOCAL_CLIENT_ID, NUM_LOCAL_CLIENTS
 from ..transport.tcp.interfaces import free_ports
 

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable
 
-from ..runtime.client.process_report import ClientState, ErrorReport, error_path, state_path
+from ..processes.report import ClientState, ErrorReport, error_path, state_path
 
 
 class ClientReports:

@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from ..errors import BringupError, ConfigurationError
-from ..processes.child import ClientProcess, Guard, OnOutput, Stream
+from ..processes.child import ClientProcess, OnOutput, Stream
 from ..processes.groups import end_group, kill_group, signal_group
+from ..processes.guard import Guard
 from ..runtime.configuration.options import Options
 from ..runtime.machines.id_ranges import name_ids
 from .client_environment import client_environment, free_addresses

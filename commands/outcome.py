@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 from dataclasses import dataclass
 
-from ..runtime.client.process_report import ErrorReport
+from ..processes.endings import exit_status
+from ..processes.report import ErrorReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +58,3 @@ class Outcome:
         if self.signal is not None:
             return 128 + self.signal
         return 1 if self.absent else 0
-
-
-def describe_exit(returncode: int) -> str:
-    """Say how a process ended: `status 3`, `SIGKILL`."""
-    if returncode >= 0:
-        return f"status {returncode}"
-    try:
-        return signal.Signals(-returncode).name
-    except ValueError:
-        return f"signal {-returncode}"
-
-
-def exit_status(returncode: int) -> int:
-    """Return the status that a shell would give: 128 and the signal for a process that a signal ended."""
-    return returncode if returncode >= 0 else 128 - returncode

@@ -7,8 +7,9 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import TypeVar
 
 from ..errors import PeerFailedError
+from ..processes.endings import name_end
 from ..runtime.machines.id_ranges import name_ids
-from .outcome import Ended, describe_exit
+from .outcome import Ended
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 
@@ -67,7 +68,7 @@ def _describe_orderly(ended: Sequence[Ended]) -> list[str]:
         chosen = name_ids(ended[place].client_id for place in ids)
         if returncode != 0:
             left = "left the job in order, and ended" if state == "left" else "ended"
-            lines.append(f"{chosen} {left} with {describe_exit(returncode)}")
+            lines.append(f"{chosen} {left} with {name_end(returncode)}")
     return lines
 
 
@@ -82,7 +83,7 @@ def _describe_root(root: Ended, ended: Sequence[Ended], host: str) -> list[str]:
         # What the coordinator has found says in its whole text who it was, too.
         said = report.cause if report.error == PeerFailedError.__name__ else f"{report.error}: {first}"
         return [f"{who} failed first: {said}", *where, *more[:_LINES_MAX]]
-    how = f"with {describe_exit(root.returncode)}"
+    how = f"with {name_end(root.returncode)}"
     told = next((one.report for one in ended if one.report and root.client_id in one.report.culprits), None)
     if told is not None and told.missing:
         there = "was still in initialize()" if root.state else "had not called initialize()"
@@ -112,7 +113,7 @@ def _describe_others(root: Ended, ended: Sequence[Ended]) -> list[str]:
 
 def _own_words(one: Ended) -> str:
     if one.report is None:
-        return f"with {describe_exit(one.returncode)}"
+        return f"with {name_end(one.returncode)}"
     return f"with {one.report.error}: {one.report.text.splitlines()[0] if one.report.text else ''}"
 
 

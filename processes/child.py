@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Literal
 
-from . import guard as launch_guard
+from .guard import Guard
 
 Stream = Literal["stdout", "stderr"]
 OnOutput = Callable[[int, Stream, bytes], Awaitable[None]]
@@ -18,43 +16,6 @@ OnOutput = Callable[[int, Stream, bytes], Awaitable[None]]
 _CHUNK_BYTES = 64 * 1024
 _LINE_BYTES_MAX = 16 * 1024 * 1024
 _SILENCE_DEADLINE = 1.0
-_GUARD_DEADLINE = 2.0
-_SCRIPT = (sys.executable, "-I", "-S", launch_guard.__file__)
-
-
-class Guard:
-    """The process that ends the clients where their launcher is killed and cannot; see `launch_guard`.
-
-    Args:
-        folder: to be removed then, with the files in it.
-    """
-
-    def __init__(self, folder: str | None = None) -> None:
-        reading, self.pipe = os.pipe()
-        with open(reading, "rb") as stdin:
-            self._process = subprocess.Popen(
-                [*_SCRIPT, "watch", *([] if folder is None else [folder])],
-                stdin=stdin,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-
-    def forget(self, group: int) -> None:
-        """Take a group that has ended off the list: its number may become somebody else's."""
-        try:
-            os.write(self.pipe, b"-%d\n" % group)
-        except BrokenPipeError:
-            pass  # somebody has killed the guard
-
-    def close(self) -> None:
-        """Let it go; what is on the list is killed."""
-        os.close(self.pipe)
-        try:
-            self._process.wait(_GUARD_DEADLINE)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
 
 
 class ClientProcess:
@@ -95,10 +56,7 @@ class ClientProcess:
         pipes = {"stdout": os.pipe(), "stderr": os.pipe()}
         try:
             process = await asyncio.create_subprocess_exec(
-                *_SCRIPT,
-                "join",
-                str(guard.pipe),
-                *command,
+                *guard.joined(command),
                 stdin=stdin,
                 stdout=pipes["stdout"][1],
                 stderr=pipes["stderr"][1],

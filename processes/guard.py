@@ -1,59 +1,57 @@
-"""No client outlives its launcher, however that ends. Run as a script, without the rest of bringup, to be quick.
-
-`watch [FOLDER]`: reads process groups from its standard input, `+PGID` for one more and `-PGID` for one less. When the
-input ends, it kills those that are left, and removes FOLDER and the files in it. A launcher that is killed can do
-nothing more, but its pipe ends with it.
-
-`join FD COMMAND...`: announces this process, which leads its group, on pipe FD and becomes COMMAND. It is the client
-that announces itself: its launcher may be killed between starting it and writing down that it did.
-"""
+"""The process that ends child processes where the one that started them is killed, and cannot."""
 
 from __future__ import annotations
 
 import os
-import signal
+import subprocess
 import sys
+from collections.abc import Sequence
 
-_CANNOT_EXECUTE = 126
-_NOT_FOUND = 127
+from . import guard_script
+
+_SCRIPT = (sys.executable, "-I", "-S", guard_script.__file__)
+
+_END_TIMEOUT = 2.0
+"""Seconds that a guard may take to kill what is on its list, and end."""
 
 
-def watch(folder: str | None = None) -> None:
-    """Kill the announced groups that are left when standard input ends, and remove `folder`."""
-    groups: set[int] = set()
-    for line in sys.stdin.buffer:
-        (groups.add if line.startswith(b"+") else groups.discard)(int(line[1:]))
-    for group in groups:
+class Guard:
+    """The process that ends the clients where their launcher is killed and cannot; see `guard_script`.
+
+    Args:
+        folder: to be removed then, with the files in it.
+    """
+
+    def __init__(self, folder: str | None = None) -> None:
+        reading, self.pipe = os.pipe()
+        with open(reading, "rb") as stdin:
+            self._process = subprocess.Popen(
+                [*_SCRIPT, "watch", *([] if folder is None else [folder])],
+                stdin=stdin,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    def joined(self, command: Sequence[str]) -> list[str]:
+        """Return a command that announces its process to the guard, and becomes `command`.
+
+        The process must lead a group, and inherit the descriptor `pipe`.
+        """
+        return [*_SCRIPT, "join", str(self.pipe), *command]
+
+    def forget(self, group: int) -> None:
+        """Take a group that has ended off the list: its number may become somebody else's."""
         try:
-            os.killpg(group, signal.SIGKILL)
-        except OSError:
-            pass  # it is gone
-    if folder is not None:
+            os.write(self.pipe, b"-%d\n" % group)
+        except BrokenPipeError:
+            pass  # somebody has killed the guard
+
+    def close(self) -> None:
+        """Let it go; what is on the list is killed."""
+        os.close(self.pipe)
         try:
-            for name in os.listdir(folder):
-                os.unlink(os.path.join(folder, name))
-            os.rmdir(folder)
-        except OSError:
-            pass  # its launcher has removed it
-
-
-def join(pipe: int, command: list[str]) -> None:
-    """Announce this process and become `command`."""
-    os.write(pipe, b"+%d\n" % os.getpid())
-    os.close(pipe)
-    # A process inherits what its predecessor ignored: Python the first two, a shell the third, in the background. But
-    # the launcher passes that one on.
-    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
-        signal.signal(number, signal.SIG_DFL)
-    try:
-        os.execvp(command[0], command)
-    except OSError as error:
-        print(f"bringup: cannot run {command[0]!r}: {error.strerror}", file=sys.stderr)
-        sys.exit(_NOT_FOUND if isinstance(error, FileNotFoundError) else _CANNOT_EXECUTE)
-
-
-if __name__ == "__main__":
-    if sys.argv[1] == "watch":
-        watch(*sys.argv[2:])
-    else:
-        join(int(sys.argv[2]), sys.argv[3:])
+            self._process.wait(_END_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from ..commands.client_environment import client_environment
 from ..errors import ConfigurationError
-from ..processes.child import Guard
+from ..processes.guard import Guard
 from ..transport.tcp.interfaces import free_ports
 from .namespace_host import address_of
 from .namespaces import Direction, NamespaceNetwork

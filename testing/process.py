@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import TextIO
 
-from ..processes import guard as launch_guard
-from ..processes.child import Guard
+from ..processes.endings import describe_end
 from ..processes.groups import kill_group
+from ..processes.guard import Guard
 
 ANSWER_TIMEOUT = 40.0
 """Seconds that a test waits for a client before it takes it for hung."""
@@ -54,7 +53,7 @@ class LocalProcess:
         self._has_news = threading.Condition()
         self._open = set(self._written)
         self.process = subprocess.Popen(
-            [sys.executable, "-I", "-S", launch_guard.__file__, "join", str(guard.pipe), *command],
+            guard.joined(command),
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -123,7 +122,7 @@ class LocalProcess:
     def describe(self) -> str:
         """Return its state and what it has written, for a failed assertion."""
         status = self.process.poll()
-        state = "it runs" if status is None else f"it ended with status {status}"
+        state = "it runs" if status is None else f"it {describe_end(status)}"
         written = [f"its {name}:\n{text}" for name, text in (("stdout", self.output), ("stderr", self.log)) if text]
         return "; ".join([state, *(text[-_SHOWN_CHARACTERS:] for text in written)])
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ConfigurationError
-from ..processes.child import Guard
+from ..processes.guard import Guard
 from .process import ANSWER_TIMEOUT, LocalProcess
 
 

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ...processes.endings import describe_end
 from .child import BOOTSTRAP, GROUP_SIGNALS, STACK_SIGNAL
 from .frames import END, HEADER_BYTES, MalformedFrameError, frame_of, message_of, size_of
 from .output import ProcessOutput
@@ -173,13 +174,7 @@ class BackendProcess:
             return ProcessEndedError("ended, how is not known, as the client process ignores SIGCHLD,")
         if status == 0:  # Python's word for it, too, where somebody else has waited for it
             return ProcessEndedError("ended with status 0 (or was waited for by other code of the client process)")
-        if status > 0:
-            return ProcessEndedError(f"ended with status {status}")
-        try:
-            name = signal.Signals(-status).name
-        except ValueError:
-            name = f"signal {-status}"
-        return ProcessEndedError(f"was killed by {name}")
+        return ProcessEndedError(describe_end(status))
 
     def _stack(self) -> str:
         """Have it write its stack, which works even where native code keeps Python from running."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...errors import NotInitializedError, PeerFailedError
-from .chains import exceptions_behind
+from ...processes.report import exceptions_behind
 from .client import Client
 from .launcher_report import report_left
 

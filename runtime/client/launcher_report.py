@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import Any
 
 from ...errors import NotInitializedError
+from ...processes.report import ClientState, ErrorReport, Launch, error_path, owner_path, state_path, torch_error
 from .latch import Latch
-from .process_report import ClientState, ErrorReport, Launch, error_path, owner_path, state_path, torch_error
 
 
 class Reporter:

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from ...devices.base import BackendConfig
 from ...errors import ConfigurationError, PeerFailedError
+from ...processes.report import Launch
 from ...transport.addresses import Address
-from ..client.process_report import Launch
 from .job import JobSpec
 from .job_list import is_bns
 from .options import Options

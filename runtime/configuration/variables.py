@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 
 from ...devices.registry import offered_types
-from ..client.process_report import LAUNCHER
+from ...processes.report import LAUNCHER
 from .options import UNAVAILABLE, Options
 
 _ARGUMENTS = ("on_failure", "reset", "local_device_ids", "num_logical_cpu_devices", "device_type")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bringup.processes import guard as launch_guard
+from bringup.processes import guard_script
 
 # Long enough for a test to fail by its own time-out, should anybody wait for it.
 FOREVER = "sleep 600"
@@ -195,7 +195,7 @@ def test_nothing_is_left_in_the_file_system_by_a_launcher_that_is_killed(tmp_pat
     folder = tmp_path / "reports"
     folder.mkdir()
     (folder / "0.state").touch()
-    subprocess.run([sys.executable, launch_guard.__file__, "watch", str(folder)], stdin=subprocess.DEVNULL, check=True)
+    subprocess.run([sys.executable, guard_script.__file__, "watch", str(folder)], stdin=subprocess.DEVNULL, check=True)
     assert not folder.exists()
 
 

@@ -12,8 +12,8 @@ from bringup import DeviceFailedError, PeerFailedError, RendezvousTimeoutError
 from bringup.commands.launcher import grace_of
 from bringup.commands.outcome import Ended, Outcome
 from bringup.commands.root_cause import describe_absence, describe_failure, root_of
+from bringup.processes.report import ClientState, ErrorReport, culprits_of, torch_error
 from bringup.runtime.client.latch import Latch
-from bringup.runtime.client.process_report import ClientState, ErrorReport, culprits_of, torch_error
 from bringup.runtime.configuration.options import Options
 
 STILL_THERE = "it was still in initialize(), and ended with status 0"

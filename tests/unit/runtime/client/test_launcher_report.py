@@ -14,10 +14,10 @@ import pytest
 
 from bringup import NotInitializedError, PeerFailedError
 from bringup.commands.client_reports import ClientReports
+from bringup.processes.report import Launch
 from bringup.runtime.client import launcher_report as launched
 from bringup.runtime.client.latch import Latch
 from bringup.runtime.client.launcher_report import Reporter, report_left
-from bringup.runtime.client.process_report import Launch
 
 JOBS = ("127.0.0.1:1", "127.0.0.1:2")
 PEER = PeerFailedError("client 0 failed", client_id=0, cause="process died")

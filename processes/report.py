@@ -7,12 +7,11 @@ format of torchrun's error files (`torch.distributed.elastic.multiprocessing.err
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ...errors import PeerFailedError, RendezvousTimeoutError
-from .chains import exceptions_behind
+from ..errors import PeerFailedError, RendezvousTimeoutError
 
 LAUNCHER = "BRINGUP_LAUNCHER"
 """The variable in which a launcher says where a client is to tell it; the PREFIX of the files."""
@@ -158,3 +157,18 @@ def culprits_of(
             culprits = () if told.client_id == client_id else (told.client_id,)
             return culprits, False, told.cause[:_TEXT_CHARACTERS_MAX]
     return (), False, ""
+
+
+def exceptions_behind(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception and all that a traceback of it shows, each once."""
+    seen: set[int] = set()
+    unseen = [error]
+    while unseen:
+        told = unseen.pop()
+        if id(told) in seen:
+            continue
+        seen.add(id(told))
+        yield told
+        unseen += [behind for behind in (told.__context__, told.__cause__) if behind is not None]
+        if isinstance(told, BaseExceptionGroup):
+            unseen += told.exceptions
