@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from .runtime.types import Device as Device
     from .runtime.types import Member as Member
     from .transport.wire.messages import Span as Span
-    from .transport.wire.service_messages import KeyChange as KeyChange
+    from .transport.wire.services import KeyChange as KeyChange
 
 __version__ = "0.1.0"
 
@@ -84,7 +84,7 @@ _HOMES = {
     "devices.topology.mesh": ("Mesh",),
     "devices.topology.topology": ("Topology",),
     "transport.wire.messages": ("Span",),
-    "transport.wire.service_messages": ("KeyChange",),
+    "transport.wire.services": ("KeyChange",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = ("errors", "sync", "testing")

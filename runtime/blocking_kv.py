@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
-from ..transport.wire.service_messages import KeyChange
+from ..transport.wire.services import KeyChange
 from .kv import KeyValueStore
 
 _END = object()

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import cast
 
 from ..errors import ConfigurationError, KeyTimeoutError
-from ..transport.wire.service_messages import (
+from ..transport.wire.services import (
     Changes,
     CompareAndSet,
     DeleteKeys,
@@ -53,7 +53,7 @@ class KeyValueStore:
             KeyExistsError: it is set already, and `overwrite` was not asked for.
         """
         data = _as_bytes(key, value)
-        await self._services.call(lambda ticket: SetKey(ticket, _checked(key), data, overwrite))
+        await self._services.call(lambda ticket: SetKey(ticket, _checked(key), data, bool(overwrite)))
 
     async def get(self, key: str, *, timeout: float | None = None) -> bytes:
         """Return what a key holds; waits until there is something.

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import BringupError, ConfigurationError, PeerFailedError
-from ..transport.wire.service_messages import ListLive
+from ..transport.wire.services import ListLive
 from .client.client import ACTIVE
 from .client.ending import add_failure_note, conclude
 from .client.service_client import barrier_request, clients_of, name_of_set

@@ -113,7 +113,7 @@ class ServiceReceiver(Protocol):
 
 
 class ServiceLink(Protocol):
-    """An ordered, reliable stream of frames (`service_codec`), while it lasts; to be used on the loop it was made on.
+    """An ordered, reliable stream of frames (`wire.framing`), while it lasts; to be used on the loop it was made on.
 
     The side that serves takes nothing more in from another that does not read. The other side always reads: if both
     waited, they could wait for each other.

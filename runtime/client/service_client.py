@@ -13,7 +13,7 @@ from typing import cast
 from ... import errors
 from ...errors import BarrierTimeoutError, BringupError, ConfigurationError, NotInitializedError, PeerFailedError
 from ...transport.texts import printable
-from ...transport.wire.service_messages import ClientIds, EnterBarrier, Refusal, ServiceReply, ServiceRequest
+from ...transport.wire.services import ClientIds, EnterBarrier, Refusal, ServiceReply, ServiceRequest
 from ..configuration.validation import client_set, timeout_of
 from ..drivers.service_transport import ServiceCalls, Way
 from ..machines.id_ranges import pack_ids, unpack_ids

@@ -88,6 +88,6 @@ def client_set(what: str, client_ids: object) -> list[int]:
 
 def _index(value: object) -> int | None:
     try:
-        return None if isinstance(value, bool | np.bool_) else operator.index(value)  # type: ignore[arg-type]
+        return None if isinstance(value, bool | np.bool_) else int(operator.index(value))  # type: ignore[arg-type]
     except TypeError:
         return None

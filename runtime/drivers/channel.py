@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...transport.ports import ServiceLink
-from ...transport.wire.service_codec import encode_parts
-from ...transport.wire.service_messages import MessagesReceived, ServiceMessage
+from ...transport.wire.framing import encode_parts
+from ...transport.wire.services import MessagesReceived, ServiceMessage
 from ..machines.resend_buffer import ACKNOWLEDGE_EVERY, Ledger
 
 _ACKNOWLEDGED_BYTES = 256 * 1024

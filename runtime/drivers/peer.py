@@ -20,7 +20,7 @@ from ...transport.addresses import Address
 from ...transport.ports import LinkIdentity, LinkListener, Network, Server
 from ...transport.ring import Ring
 from ...transport.wire.messages import PreemptionNotice, StepTold
-from ...transport.wire.service_messages import ServiceReply
+from ...transport.wire.services import ServiceReply
 from ..client.latch import Latch, first_set
 from ..configuration.validation import step_of
 from ..machines import events as ev

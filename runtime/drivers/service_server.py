@@ -10,8 +10,8 @@ from typing import get_args
 
 from ...errors import ConfigurationError
 from ...transport.ports import Frame, LinkIdentity, ServiceLink
-from ...transport.wire.service_codec import MalformedServiceError, decode, encode_parts
-from ...transport.wire.service_messages import (
+from ...transport.wire.framing import decode, encode_parts
+from ...transport.wire.services import (
     ChannelOpened,
     CloseChannel,
     EndChannel,
@@ -219,7 +219,7 @@ class _Visitor:
                 self._open(message)
             else:
                 self._take(self._channel, message, len(frame))
-        except (MalformedServiceError, ValueError) as error:
+        except ValueError as error:
             _log.warning("client %d broke the protocol of the services: %s", self._sender.client_id, error)
             self.lost(str(error))
             self._link.close()

@@ -12,8 +12,8 @@ from typing import Protocol, get_args
 from ...transport.attempts import Goal
 from ...transport.ports import Frame, ServiceLink, ServiceReceiver
 from ...transport.tcp.dial import reach
-from ...transport.wire.service_codec import MalformedServiceError, decode, encode_parts
-from ...transport.wire.service_messages import (
+from ...transport.wire.framing import decode, encode_parts
+from ...transport.wire.services import (
     CancelCall,
     ChannelOpened,
     CloseChannel,
@@ -278,7 +278,7 @@ class RemoteWay:
             elif isinstance(message, ChannelOpened) and self._opening is not None:
                 link, self._opening = self._opening, None
                 self._channel.attach(link, message.received)
-        except (MalformedServiceError, ValueError) as error:
+        except ValueError as error:
             self.lost(str(error))
         except Exception as error:  # noqa: BLE001 - a network would drop the link, and the reply with it
             self._on_crash(error)

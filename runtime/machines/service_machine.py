@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ...transport.wire.service_messages import (
+from ...transport.wire.services import (
     CancelCall,
     ClientIds,
     EndChannel,

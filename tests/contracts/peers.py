@@ -24,7 +24,7 @@ from bringup.runtime.machines.peer.machine import PeerConfig, PeerMachine
 from bringup.runtime.machines.service_machine import Services
 from bringup.transport.addresses import Address
 from bringup.transport.wire.messages import TopologyTold
-from bringup.transport.wire.service_messages import ServiceReply, ServiceRequest
+from bringup.transport.wire.services import ServiceReply, ServiceRequest
 
 from .places import JOB_ID, Place
 

@@ -12,8 +12,8 @@ from bringup.runtime.kv import KeyValueStore
 from bringup.runtime.machines.kv import lists as kv_lists
 from bringup.transport.addresses import Address
 from bringup.transport.ports import ChannelClosedError, Frame, LinkIdentity
-from bringup.transport.wire.service_codec import encode_parts
-from bringup.transport.wire.service_messages import GetKey, OpenChannel, Value
+from bringup.transport.wire.framing import encode_parts
+from bringup.transport.wire.services import GetKey, OpenChannel, Value
 
 from .peers import JobOfPeers, job_of_peers
 from .places import PLACES, MemoryPlace, Place, identity, run

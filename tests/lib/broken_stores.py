@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bringup.runtime.machines.kv.store import KeyValueRequest, KeyValueStore
-from bringup.transport.wire import service_messages as sm
+from bringup.transport.wire import services as sm
 
 
 class StaleStore(KeyValueStore):

@@ -11,8 +11,8 @@ import random
 from collections.abc import Callable
 
 from bringup.runtime.machines.kv.store import KeyValueRequest, KeyValueStore
-from bringup.transport.wire import service_messages as sm
-from bringup.transport.wire.service_codec import Deframer, decode, encode
+from bringup.transport.wire import services as sm
+from bringup.transport.wire.framing import Deframer, decode, encode
 
 from .kv_operations import draw_operation, request_of, result_of
 from .linearizability import Get, History, Operation

@@ -13,7 +13,7 @@ from bringup.runtime.machines.coordinator.machine import CoordinatorConfig, Coor
 from bringup.transport.addresses import Address
 from bringup.transport.credentials import INSECURE
 from bringup.transport.grpc.connection import GrpcServer, open_connection
-from bringup.transport.wire import service_codec
+from bringup.transport.wire import framing
 from bringup.transport.wire.codec import decode, encode
 from bringup.transport.wire.messages import (
     PROTOCOL_VERSION,
@@ -24,7 +24,7 @@ from bringup.transport.wire.messages import (
     Register,
     TopologyTold,
 )
-from bringup.transport.wire.service_messages import Items, KeyValue
+from bringup.transport.wire.services import Items, KeyValue
 
 _PORT = 29_871
 _CLIENTS = 100
@@ -41,8 +41,8 @@ def main() -> None:
     print(f"decode a heartbeat        {_micros(lambda: decode(encode(beat)), 20_000):8.2f} us, encoding included")
     print(f"encode a byte of Formed   {_micros(lambda: encode(again), 1) / size:8.4f} us")
     print(f"decode a byte of Formed   {_micros(lambda: decode(encode(formed)), 20) / size:8.4f} us")
-    parts = service_codec.encode(items)
-    print(f"encode a byte of Items    {_micros(lambda: service_codec.encode(items), 20) / len(parts):8.4f} us")
+    parts = framing.encode(items)
+    print(f"encode a byte of Items    {_micros(lambda: framing.encode(items), 20) / len(parts):8.4f} us")
     print(f"a call of Python          {_micros(_calls, 20) / 100_000:8.4f} us")
     print(f"a beat and its answer     {asyncio.run(_beats()):8.2f} us at the coordinator, all included")
 

@@ -10,7 +10,7 @@ from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
 from bringup.runtime.machines.id_ranges import unpack_ids
 from bringup.runtime.machines.peer.machine import PeerMachine
 from bringup.transport.wire.messages import Commit, Dismissed, HeartbeatAck, Ready, Register, Verdict
-from bringup.transport.wire.service_messages import Done, ServiceReply
+from bringup.transport.wire.services import Done, ServiceReply
 
 from . import blame
 

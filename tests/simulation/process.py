@@ -10,7 +10,7 @@ from bringup.errors import ConfigurationError, DeviceInitializationError
 from bringup.runtime.machines import events as ev
 from bringup.runtime.machines.peer.machine import PeerConfig, PeerMachine
 from bringup.runtime.machines.phases import Phase
-from bringup.transport.wire.service_messages import EnterBarrier, ServiceReply
+from bringup.transport.wire.services import EnterBarrier, ServiceReply
 
 from . import bounds, invariants
 from .closing import Closing

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from bringup.transport.wire.service_messages import Done
+from bringup.transport.wire.services import Done
 
 from .network import EVER
 from .process import Process

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
 from bringup.runtime.machines.id_ranges import unpack_ids
 from bringup.runtime.machines.service_machine import Services
-from bringup.transport.wire import service_codec
-from bringup.transport.wire.service_messages import ServiceReply, ServiceRequest, SetKey
+from bringup.transport.wire import framing
+from bringup.transport.wire.services import ServiceReply, ServiceRequest, SetKey
 
 from . import invariants
 from .costs import SERVICE_BYTE, SERVICE_MESSAGE, Meter
@@ -47,7 +47,7 @@ class SimulatedServices:
     def call(self, caller: Process, request: ServiceRequest) -> None:
         """Bring a request of a client to the services."""
         up, _ = self._streams_of(caller)
-        size = len(service_codec.encode(request))
+        size = len(framing.encode(request))
         caller.work(SERVICE_MESSAGE + SERVICE_BYTE * size)
         up.put(self._take, self._callers.index(caller), request, size)
 
@@ -125,7 +125,7 @@ class SimulatedServices:
             if (session, reply.ticket) not in self._asked:
                 invariants.barrier_ends(self._host.world, caller, reply)
             _, down = self._streams_of(caller)
-            size = len(service_codec.encode(reply))
+            size = len(framing.encode(reply))
             self._host.work(SERVICE_MESSAGE + SERVICE_BYTE * size)
             self._on_their_way[session] += 1
             down.put(self._arrive, session, reply, size)

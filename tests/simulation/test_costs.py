@@ -17,7 +17,7 @@ from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
 from bringup.runtime.machines.kv import store as kv_store
 from bringup.runtime.machines.kv.store import KeyValueStore
 from bringup.transport.wire import codec
-from bringup.transport.wire.service_messages import Items, ListKeys, ServiceReply
+from bringup.transport.wire.services import Items, ListKeys, ServiceReply
 
 from . import world as worlds
 from .costs import Meter

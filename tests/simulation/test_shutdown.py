@@ -7,7 +7,7 @@ import pytest
 from bringup.errors import PeerFailedError
 from bringup.runtime.machines.id_ranges import unpack_ids
 from bringup.runtime.machines.phases import Phase
-from bringup.transport.wire.service_messages import Done, Refusal
+from bringup.transport.wire.services import Done, Refusal
 
 from .process import Process
 from .program import Program

@@ -7,7 +7,8 @@ from collections import deque
 from typing import cast
 
 from ..ports import Frame, ServiceReceiver
-from ..wire.service_codec import Deframer, MalformedServiceError
+from ..wire.form import MalformedMessageError
+from ..wire.framing import Deframer
 from .link import TcpLink
 
 _UNSENT_BYTES_MAX = 4 * 1024 * 1024
@@ -77,7 +78,7 @@ class TcpServiceLink(asyncio.Protocol):
         """Called by the loop."""
         try:
             self._frames.extend(self._deframer.feed(data))
-        except MalformedServiceError as error:
+        except MalformedMessageError as error:
             return self._end(f"the other side does not speak this protocol: {error}")
         return None if self._is_due else self._deliver()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from ....errors import BarrierTimeoutError, CollectiveMismatchError, PeerFailedError
-from ....transport.wire.service_messages import Refusal
+from ....transport.wire.services import Refusal
 from ..departures import round_without
 from ..id_ranges import format_ids, pack_ids
 from .participants import Claim

@@ -32,7 +32,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from ....errors import ConfigurationError
-from ....transport.wire.service_messages import Done, EnterBarrier, Refusal, ServiceReply
+from ....transport.wire.services import Done, EnterBarrier, Refusal, ServiceReply
 from ..departures import RoundCounts
 from ..id_ranges import pack_ids
 from .failures import Failure, KeptFailures, departure, mismatch, shown, time_out

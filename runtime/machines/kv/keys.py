@@ -6,7 +6,7 @@ key like any other and lies in no directory; as a directory it is the root, belo
 
 from __future__ import annotations
 
-from ....transport.wire.service_messages import KEY_BYTES_MAX, VALUE_BYTES_MAX
+from ....transport.wire.services import KEY_BYTES_MAX, VALUE_BYTES_MAX
 
 _CHARS_SURELY_ALLOWED = KEY_BYTES_MAX // 4
 _SHOWN_CHARS = 80

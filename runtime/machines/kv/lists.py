@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from ....transport.wire.service_messages import Items, KeyValue
+from ....transport.wire.services import Items, KeyValue
 from .table import Stretch
 
 _ITEMS_MAX = 4096

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....transport.wire.service_messages import Refusal
+from ....transport.wire.services import Refusal
 
 _SHOWN_BYTES = 40
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....transport.wire.service_messages import KeyChange
+from ....transport.wire.services import KeyChange
 from .keys import bytes_of
 from .table import Stretch
 

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from ....transport.wire.service_messages import (
+from ....transport.wire.services import (
     CancelCall,
     CompareAndSet,
     DeleteKeys,

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ....transport.wire.service_messages import Changes, KeyChange, ServiceReply
+from ....transport.wire.services import Changes, KeyChange, ServiceReply
 from . import refusals as refusals
 from .keys import bytes_of, directories_of
 from .removals import Removal, Removed

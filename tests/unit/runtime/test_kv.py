@@ -11,7 +11,7 @@ import pytest
 
 from bringup.errors import KeyNotFoundError, KeyTimeoutError
 from bringup.runtime.kv import KeyValueStore
-from bringup.transport.wire.service_messages import GetKey, ServiceReply, ServiceRequest, Value
+from bringup.transport.wire.services import GetKey, ServiceReply, ServiceRequest, Value
 
 
 class Services:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from bringup.runtime.client.service_client import ServiceClient, barrier_request
 from bringup.runtime.drivers.service_transport import LocalWay, RemoteWay, Way
 from bringup.transport.ports import ServiceLink, ServiceReceiver
-from bringup.transport.wire.service_messages import Done, EndChannel, ListLive, ServiceReply, ServiceRequest
+from bringup.transport.wire.services import Done, EndChannel, ListLive, ServiceReply, ServiceRequest
 
 
 class FakeWay:

@@ -11,7 +11,7 @@ from bringup.runtime.client.service_client import ServiceClient, name_of_set
 from bringup.runtime.machines.departures import Departures, RoundCounts, collective_without
 from bringup.runtime.machines.service_machine import Services
 from bringup.transport.wire.messages import Leaver, Leaving, MemberInfo
-from bringup.transport.wire.service_messages import (
+from bringup.transport.wire.services import (
     CancelCall,
     Done,
     EnterBarrier,

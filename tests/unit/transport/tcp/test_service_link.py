@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from bringup.transport.tcp.service_link import TcpServiceLink
-from bringup.transport.wire.service_codec import decode, encode
-from bringup.transport.wire.service_messages import ListKeys
+from bringup.transport.wire.framing import decode, encode
+from bringup.transport.wire.services import ListKeys
 
 MANY = 5000
 

@@ -15,7 +15,7 @@ from bringup.runtime.machines.barrier.failures import Failure, KeptFailures
 from bringup.runtime.machines.barrier.participants import Claim, read_claim
 from bringup.runtime.machines.barrier.rounds import BarrierRounds, Replies, RoundStatus
 from bringup.runtime.machines.id_ranges import pack_ids
-from bringup.transport.wire.service_messages import Done, EnterBarrier, Refusal
+from bringup.transport.wire.services import Done, EnterBarrier, Refusal
 
 TIMEOUT, MISMATCH, WRONG = "BarrierTimeoutError", "CollectiveMismatchError", "ConfigurationError"
 

@@ -16,7 +16,7 @@ from bringup.runtime.machines.kv.keys import normalize
 from bringup.runtime.machines.kv.store import KeyValueRequest, KeyValueStore
 from bringup.runtime.machines.kv.table import Table
 from bringup.runtime.machines.kv.watches import WatchLimits
-from bringup.transport.wire.service_messages import (
+from bringup.transport.wire.services import (
     CancelCall,
     Changes,
     DeleteKeys,

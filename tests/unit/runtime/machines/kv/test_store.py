@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bringup import errors
 from bringup.runtime.machines.kv.keys import normalize
 from bringup.runtime.machines.kv.store import KeyValueStore
-from bringup.transport.wire.service_messages import (
+from bringup.transport.wire.services import (
     KEY_BYTES_MAX,
     VALUE_BYTES_MAX,
     CancelCall,

@@ -10,7 +10,7 @@ import pytest
 
 from bringup.runtime.machines.kv.store import KeyValueStore
 from bringup.runtime.machines.kv.watches import WatchLimits
-from bringup.transport.wire.service_messages import (
+from bringup.transport.wire.services import (
     CancelCall,
     Changes,
     CompareAndSet,
