@@ -16,7 +16,7 @@ VICTIM = len(KINDS)
 
 SPOILED = """
 import bringup, fcntl, logging, os, pty, sys, termios, threading
-from bringup.runtime import progress
+from bringup.runtime.client import progress
 for name in ("_PATIENCE", "_LINE_PATIENCE", "_LOG_PATIENCE", "_LOG_INTERVAL"):
     setattr(progress, name, 0.1)
 log = logging.getLogger("bringup")
