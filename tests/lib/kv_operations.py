@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from bringup.transport.wire import service_messages as sm
+from bringup.transport.wire import services as sm
 
 from .linearizability import (
     CompareAndSet,
