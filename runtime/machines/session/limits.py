@@ -1,0 +1,86 @@
+"""Bounds and time-outs of sessions, each with its reason."""
+
+from __future__ import annotations
+
+import enum
+
+from ....errors import DeviceFailedError, PeerFailedError, RendezvousTimeoutError
+
+REDIAL_DELAY = 0.05
+"""Seconds between a connection that was of no use and the next: a host that accepts and hangs up is not asked in a
+tight loop."""
+
+OPEN_TIMEOUT = 2.0
+"""Seconds that a connection has to answer `OpenSession`: far longer than a live host takes, and short enough for
+another connection to save the session before its silence is judged."""
+
+REGISTRATION_TIMEOUT = 5.0
+"""Seconds that an accepted connection has to send its first message: a stranger must not hold it for ever."""
+
+END_TIMEOUT = 1.0
+"""Seconds that the other side has to take in the last messages of a session, and to say so: some round trips of a slow
+network. The user waits for it."""
+
+LATECOMERS_TIMEOUT = 1.0
+"""Seconds that a client 0 which failed stays for clients that do not know of it yet: they dial several times in it."""
+
+SURVIVORS_TIMEOUT = 0.1
+"""The same where another client failed: the user of this one is to hear of that at once, too."""
+
+ACKNOWLEDGE_EVERY = 16
+"""Messages received between two acknowledgements: so many, and those on their way, are kept by the other side."""
+
+ACKNOWLEDGE_BYTES = 256 * 1024
+"""The same in bytes."""
+
+WINDOW = 2 * ACKNOWLEDGE_EVERY
+"""Messages kept at which a long answer waits; half of them may have been received and not been acknowledged yet."""
+
+CONTROL_KEPT_MAX = 10_000
+"""Unacknowledged messages of the control plane: a few a second are sent, and a silent client is dead long before."""
+
+SERVICES_KEPT_MAX = 1_000_000
+"""Unacknowledged messages of the services: one for each concurrent call of a client whose link is broken."""
+
+ENDED_KEPT_MAX = 10_000
+"""Sessions that have ended and are still known as such: they may be asked for within `END_TIMEOUT` of their end."""
+
+
+class Ending(enum.Enum):
+    """Why client 0 ends its coordinator, which decides for how long it stays."""
+
+    IN_ORDER = "all clients shut down together"
+    FAILED = "this client failed, or its coordinator did"
+    SURVIVED = "another client failed"
+    GAVE_UP = "the user of this client gave up, or the others have waited for as long"
+
+
+def ending_of(error: BaseException | None, client_id: int, *, gave_up: bool) -> Ending:
+    """Return why a client ends, given the error that it raises, if any."""
+    if gave_up or isinstance(error, RendezvousTimeoutError):
+        return Ending.GAVE_UP
+    if error is None:
+        return Ending.IN_ORDER
+    is_own = isinstance(error, DeviceFailedError) and error.client_id == client_id
+    return Ending.SURVIVED if isinstance(error, PeerFailedError) and not is_own else Ending.FAILED
+
+
+def flush_timeout(ending: Ending, heartbeat_timeout: float) -> float:
+    """Return for how many seconds the clients that are there may take to hear of the end.
+
+    In a job that ends in order nobody waits for an error, and a client that is not dismissed raises one.
+    """
+    return heartbeat_timeout if ending is Ending.IN_ORDER else END_TIMEOUT
+
+
+def stay_timeout(ending: Ending) -> float:
+    """Return for how many seconds to stay for clients that are about to come, or to come back.
+
+    They would find nobody there, and wait for the whole of their patience, or take the coordinator for dead.
+    """
+    match ending:
+        case Ending.GAVE_UP:
+            return 0.0
+        case Ending.SURVIVED:
+            return SURVIVORS_TIMEOUT
+    return LATECOMERS_TIMEOUT

@@ -1,0 +1,339 @@
+"""The dialling side of a session, and what both sides have in common::
+
+            begin               opened             SessionOpened
+    NEW ------------> DIALLING ---------> OPENING ---------------> CARRIED
+     ^                 ^    ^                |                     |  ^  |
+     |                 |    |  OPEN_TIMEOUT, |                lost |  |  | redial
+     |                 |    |  lost          v                     |  |  v
+     |                 |    +--REDIAL_DELAY--WAITING               | REDIALLING
+     |                 +-------------------------------------------+
+     +--- lost, where nothing was ever heard and the owner begins anew
+
+A session in which nothing was sent yet is CARRIED as soon as a connection is open: there is nothing to agree upon.
+REDIALLING uses the present connection until the next one is open, and leaves it then: messages that arrived over it
+after `OpenSession` would be sent twice. From every state a session may become CLOSED, with a reason: it was finished,
+the other side does not know it, its address refuses, or it keeps more messages than it may.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Generic, TypeVar
+
+from ....transport.wire.session_messages import (
+    Acknowledge,
+    EndSession,
+    OpenSession,
+    SessionMessage,
+    SessionOpened,
+    SessionRefused,
+)
+from .effects import NOTHING, Dial, Drop, Effect, Effects, Finished, GivenUp, Gone, Lost, Opened, Resumed
+from .limits import ACKNOWLEDGE_BYTES, ACKNOWLEDGE_EVERY, END_TIMEOUT, OPEN_TIMEOUT, REDIAL_DELAY, WINDOW
+from .resend_buffer import ResendBuffer
+
+M = TypeVar("M")
+
+
+class SessionState(enum.Enum):
+    """See the module's diagram."""
+
+    NEW = enum.auto()
+    DIALLING = enum.auto()
+    WAITING = enum.auto()
+    OPENING = enum.auto()
+    CARRIED = enum.auto()
+    REDIALLING = enum.auto()
+    CLOSED = enum.auto()
+
+
+class SessionSide(Generic[M]):
+    """What both sides do: keep what they send, count what they receive.
+
+    Attributes:
+        received: the number of messages taken in.
+    """
+
+    def __init__(self, kept_max: int) -> None:
+        self.received = 0
+        self._kept_max = kept_max
+        self._buffer: ResendBuffer[M] = ResendBuffer()
+        self._carrier = 0
+        self._unacknowledged = self._unacknowledged_bytes = 0
+
+    @property
+    def num_kept(self) -> int:
+        """The number of messages that the other side has not acknowledged."""
+        return len(self._buffer)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the other side has taken in most of what was sent: a long answer then goes on."""
+        return len(self._buffer) < WINDOW
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether a message was not handed to the present connection, or there is none."""
+        return self._buffer.has_unsent
+
+    @property
+    def carrier(self) -> int:
+        """The number of the connection that carries the session; 0 where none does."""
+        return self._carrier
+
+    def take(self, connection: int, size: int = 0) -> bool:
+        """Count a message of `size` bytes that came; returns whether it is to be delivered."""
+        if connection != self._carrier:
+            return False
+        self.received += 1
+        self._unacknowledged += 1
+        self._unacknowledged_bytes += size
+        return True
+
+    def _acknowledgement(self) -> Acknowledge | None:
+        if self._unacknowledged < ACKNOWLEDGE_EVERY and self._unacknowledged_bytes <= ACKNOWLEDGE_BYTES:
+            return None
+        return Acknowledge(self._tell_received())
+
+    def _tell_received(self) -> int:
+        self._unacknowledged = self._unacknowledged_bytes = 0
+        return self.received
+
+    def _overflow(self) -> str:
+        """Return that no further message can be kept, for a text; nothing where it can."""
+        kept = len(self._buffer)
+        return f"{kept} messages were not acknowledged" if kept >= self._kept_max else ""
+
+
+class SessionMachine(SessionSide[M]):
+    """The dialling side.
+
+    Args:
+        kept_max: messages that may be kept for the other side.
+        begins_anew: whether the owner begins another session where nothing was ever heard in this one, as its first
+            message depends on the connection.
+
+    Attributes:
+        number: of the session; 0 before it has begun.
+        was_opened: whether there ever was a connection.
+    """
+
+    def __init__(self, kept_max: int, *, begins_anew: bool = False) -> None:
+        super().__init__(kept_max)
+        self.number = 0
+        self.was_opened = False
+        self._begins_anew = begins_anew
+        self._state = SessionState.NEW
+        self._num_dialled = 0
+        self._dialled = 0  # the connection that is to take over
+        self._due: float | None = None
+        self._finish_due: float | None = None
+        self._opening: OpenSession | None = None
+        self._is_untouched = True  # nothing was sent over any connection
+        self._was_heard = False  # since the connection was dialled that is to take over
+        self._has_said_end = False
+
+    # Transitions.
+
+    def begin(self, number: int, now: float) -> Effects:
+        """Begin a session; one in which nothing was heard is forgotten for it.
+
+        Args:
+            number: random, never used before.
+            now: the time, in seconds.
+        """
+        if self._state is SessionState.CLOSED:
+            return NOTHING
+        assert not self.received, "a session that was answered is resumed"
+        effects = self._drop_all()
+        is_first, self.number = self.number == 0, number
+        self._buffer, self._is_untouched = ResendBuffer(), True
+        if is_first:
+            return [*effects, self._dial()]
+        # Whoever answered before was another: a coordinator that was ending, or a stranger.
+        self._wait(now)
+        return effects
+
+    def put(self, message: M) -> Effects:
+        """Add a message to be sent. A session that keeps too many is given up."""
+        if self._state is SessionState.CLOSED or self._finish_due is not None:
+            return NOTHING
+        if overflow := self._overflow():
+            return self._close(GivenUp(overflow))
+        self._buffer.append(message)
+        return NOTHING
+
+    def redial(self) -> Effects:
+        """Dial although a connection stands, which may lead nowhere by now."""
+        if self._state not in (SessionState.CARRIED, SessionState.REDIALLING):
+            return NOTHING
+        self._state, self._was_heard = SessionState.REDIALLING, False
+        return [*self._drop_dialled(), self._dial()]
+
+    def opened(self, connection: int, now: float) -> Effects:
+        """Take in that a connection is open."""
+        if connection != self._dialled or self._state not in (SessionState.DIALLING, SessionState.REDIALLING):
+            return [Drop(connection)]
+        effects = [] if not self._carrier else [Drop(self._carrier)]
+        self._carrier, self.was_opened = 0, True
+        self._opening = OpenSession(self.number, self._tell_received(), self._is_untouched)
+        if not self._is_untouched:
+            self._state, self._due = SessionState.OPENING, now + OPEN_TIMEOUT
+            return effects
+        self._is_untouched = False
+        self._carry(connection)
+        return [*effects, Opened(connection)]
+
+    def unreachable(self, connection: int, reason: str) -> Effects:
+        """Take in that a connection cannot be opened, for good."""
+        if connection != self._dialled:
+            return NOTHING
+        self._dialled = 0
+        if self._state is SessionState.REDIALLING and self._was_heard:
+            self._state = SessionState.CARRIED  # it lives: whatever refuses stands between
+            return NOTHING
+        return self._close(Gone(reason))
+
+    def receive(self, connection: int, message: SessionMessage, now: float) -> Effects:
+        """Take in a message of the session itself."""
+        is_opening = self._state is SessionState.OPENING and connection == self._dialled
+        if not is_opening and connection != self._carrier:
+            return NOTHING
+        try:
+            match message:
+                case SessionOpened(received) if is_opening:
+                    self._buffer.rewind(received)
+                    self._carry(connection)
+                    return [Resumed()]
+                case SessionRefused(reason):
+                    return self._close(Gone(reason))
+                case Acknowledge(received) if not is_opening:
+                    self._was_heard = True
+                    self._buffer.acknowledge(received)
+                    return NOTHING
+                case EndSession(received) if self._has_said_end and not is_opening:
+                    self._buffer.acknowledge(received)
+                    return self._close(Finished("the other side has received everything"))
+        except ValueError as error:
+            if is_opening:
+                return self._close(Gone(f"it does not know this session any more: {error}"))
+            return [Drop(connection), *self.lost(connection, str(error), now)]
+        reason = f"it sent a {type(message).__name__}, which is not for it to send"
+        return [Drop(connection), *self.lost(connection, reason, now)]
+
+    def lost(self, connection: int, reason: str, now: float) -> Effects:
+        """Take in that a connection has ended."""
+        if connection == self._dialled and self._state is SessionState.OPENING:
+            self._wait(now)
+            return NOTHING
+        if connection != self._carrier:
+            return NOTHING
+        self._carrier = 0
+        effects: list[Effect] = [*self._drop_dialled()]
+        if self._finish_due is None:
+            effects.append(Lost(reason))
+        if self._begins_anew and not self.received:
+            if self._finish_due is not None:
+                return [*effects, *self._close(Finished(reason))]
+            self._state = SessionState.NEW
+            return effects
+        self._state = SessionState.DIALLING
+        return [*effects, self._dial()]
+
+    def finish(self, now: float) -> Effects:
+        """Take in that nothing more is to be sent. It ends once the other side has received it, or has had its time."""
+        if self._state is SessionState.CLOSED or self._finish_due is not None:
+            return NOTHING
+        if self._state is SessionState.NEW or (self._is_untouched and not self._buffer):
+            return self._close(Finished("there was nothing to send"))
+        self._finish_due = now + END_TIMEOUT
+        if self._state is not SessionState.REDIALLING:
+            return NOTHING
+        self._state = SessionState.CARRIED
+        return self._drop_dialled()
+
+    def abandon(self) -> Effects:
+        """Take in that nobody uses the session any more, and nobody is to be told."""
+        return self._close()
+
+    def wake(self, now: float) -> Effects:
+        """Do what falls due."""
+        if self._finish_due is not None and now >= self._finish_due:
+            return self._close(Finished(f"the other side has not received everything within {END_TIMEOUT:g} s"))
+        if self._due is None or now < self._due:
+            return NOTHING
+        if self._state is SessionState.OPENING:
+            effects = self._drop_dialled()
+            self._wait(now)
+            return effects
+        assert self._state is SessionState.WAITING
+        self._state = SessionState.DIALLING
+        return [self._dial()]
+
+    def deadline(self) -> float | None:
+        """Return when to wake this machine next."""
+        if self._due is None or self._finish_due is None:
+            return self._finish_due if self._due is None else self._due
+        return min(self._due, self._finish_due)
+
+    # Messages.
+
+    def take(self, connection: int, size: int = 0) -> bool:
+        """See `SessionSide.take`."""
+        self._was_heard = True
+        return super().take(connection, size)
+
+    def next_to_send(self, connection: int) -> M | SessionMessage | None:
+        """Return the next message for a connection, `None` where there is none now."""
+        if self._opening is not None and connection in (self._carrier, self._dialled):
+            opening, self._opening = self._opening, None
+            return opening
+        if connection != self._carrier:
+            return None
+        if (acknowledgement := self._acknowledgement()) is not None:
+            return acknowledgement
+        if self._buffer.has_unsent:
+            return self._buffer.next_unsent()
+        if self._finish_due is not None and not self._has_said_end:
+            self._has_said_end = True
+            return EndSession(self._tell_received())
+        return None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has ended."""
+        return self._state is SessionState.CLOSED
+
+    # Steps.
+
+    def _dial(self) -> Dial:
+        if self._state is not SessionState.REDIALLING:
+            self._state = SessionState.DIALLING
+        self._num_dialled += 1
+        self._dialled, self._due = self._num_dialled, None
+        return Dial(self._dialled, is_expected=self.received > 0)
+
+    def _wait(self, now: float) -> None:
+        self._state, self._due = SessionState.WAITING, now + REDIAL_DELAY
+        self._dialled, self._opening = 0, None
+
+    def _carry(self, connection: int) -> None:
+        self._state, self._due = SessionState.CARRIED, None
+        self._carrier, self._dialled = connection, 0
+        self._has_said_end = False
+
+    def _close(self, *told: Effect) -> Effects:
+        if self._state is SessionState.CLOSED:
+            return NOTHING
+        if self._finish_due is not None:
+            told = tuple(Finished(one.reason) if isinstance(one, Gone) else one for one in told)
+        self._state, self._due, self._finish_due = SessionState.CLOSED, None, None
+        return [*self._drop_all(), *told]
+
+    def _drop_all(self) -> list[Drop]:
+        carrier, self._carrier, self._opening = self._carrier, 0, None
+        return [*([Drop(carrier)] if carrier else []), *self._drop_dialled()]
+
+    def _drop_dialled(self) -> list[Drop]:
+        dialled, self._dialled = self._dialled, 0
+        return [Drop(dialled)] if dialled else []

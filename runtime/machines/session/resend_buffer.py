@@ -1,0 +1,65 @@
+"""The messages of one side of a session that the other side has not acknowledged. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Generic, TypeVar
+
+M = TypeVar("M")
+
+
+class ResendBuffer(Generic[M]):
+    """Keeps what was sent until it is acknowledged, and sends it again over another connection.
+
+    Messages are counted and not numbered: a connection keeps their order.
+    """
+
+    def __init__(self) -> None:
+        self._kept: deque[M] = deque()
+        self._num_acknowledged = 0
+        self._num_sent = 0  # of those kept, over the present connection
+
+    def append(self, message: M) -> None:
+        """Add a message to be sent."""
+        self._kept.append(message)
+
+    def __len__(self) -> int:
+        """Return the number of messages kept: not sent, or not acknowledged."""
+        return len(self._kept)
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether a message was not sent over the present connection."""
+        return self._num_sent < len(self._kept)
+
+    def next_unsent(self) -> M:
+        """Return the next message for the present connection."""
+        message = self._kept[self._num_sent]
+        self._num_sent += 1
+        return message
+
+    def acknowledge(self, received: int) -> None:
+        """Discard the first `received` messages of the session.
+
+        Raises:
+            ValueError: fewer were acknowledged before, or more than were sent.
+        """
+        count = received - self._num_acknowledged
+        if not 0 <= count <= self._num_sent:
+            raise ValueError(
+                f"the other side says it has received {received} messages: it was sent "
+                f"{self._num_acknowledged + self._num_sent}, and has acknowledged {self._num_acknowledged} before"
+            )
+        for _ in range(count):
+            self._kept.popleft()
+        self._num_acknowledged = received
+        self._num_sent -= count
+
+    def rewind(self, received: int) -> None:
+        """Begin a new connection, on which everything after the first `received` messages is sent.
+
+        Raises:
+            ValueError: as `acknowledge`.
+        """
+        self.acknowledge(received)
+        self._num_sent = 0
