@@ -1,17 +1,37 @@
-"""A backend that is made by its own thread: to find or to import it may block."""
+"""Backends that their own thread makes, in `BackendThread.open`: here, or in a child process."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from .base import DeviceBackend, Discovery, Health, Interruptible, LocalDevice
+from .base import BackendConfig, DeviceBackend, Discovery, Health, Interruptible, LocalDevice
+from .registry import create_backend, type_name
+
+
+def prepare_backend(device_type: str | None, config: BackendConfig, *, isolate: bool = False) -> DeviceBackend:
+    """Return a backend that its own thread is to open, which makes it as `create_backend` does; does not block.
+
+    To make a backend may take an import or a search that hangs; and where it fails, the other clients are to hear of it
+    as of any failure of devices.
+
+    Args:
+        device_type: the type, in any case; `None` for the first of TPU, GPU and CPU that is present.
+        config: handed to the factory.
+        isolate: run the backend in a child process, which then makes it, of whatever type.
+    """
+    if isolate:
+        from .isolation.backend import IsolatedBackend
+
+        return IsolatedBackend(device_type, config)
+    return DeferredBackend(type_name(device_type), partial(create_backend, device_type, config))
 
 
 class DeferredBackend:
     """Stands for a backend that `open` makes, and passes all calls on to it.
 
     Args:
-        device_type: what it is called until then.
+        device_type: its type until then.
         make: makes the backend; may block.
     """
 

@@ -203,7 +203,6 @@ class BackendContract:
             thread = BackendThread(backend, name="backend-under-test", client_id=0)
             await thread.open(self.timeout)
             assert (thread.device_type, thread.simulated) == (self.device_type, self.simulated)
-            assert (await thread.discover(self.timeout)).present
             assert await thread.start(self.timeout)
             assert (await thread.check_health(self.timeout)).ok
             assert await thread.close(self.timeout), "its thread ends"

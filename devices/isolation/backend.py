@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 from ...errors import BringupError, DeviceInitializationError
 from ..answers import OddAnswerError
+from ..backend_errors import BackendErrors
 from ..base import BackendConfig, Discovery, Health, LocalDevice
 from ..registry import type_name
-from ..thread_errors import ThreadErrors
 from .frames import (
     ForeignError,
     MalformedFrameError,
@@ -20,6 +20,7 @@ from .frames import (
     health_from,
     plain_config,
 )
+from .interruption import Interruption
 from .process import BackendProcess, CutShortError, ProcessEndedError
 
 T = TypeVar("T")
@@ -48,7 +49,8 @@ class IsolatedBackend:
         self._device_type = type_name(device_type)
         self._simulated = False
         self._process: BackendProcess | None = None
-        self._is_interrupted = False
+        self._interruption = Interruption()
+        # How the process was lost, for health checks.
         self._end = ""
 
     @property
@@ -60,6 +62,11 @@ class IsolatedBackend:
     def simulated(self) -> bool:
         """Whether the devices do not exist; right after `open`."""
         return self._simulated
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the child, `None` where there is none."""
+        return None if self._process is None else self._process.pid
 
     def open(self) -> None:
         """Start the child, and learn what the backend is.
@@ -76,6 +83,7 @@ class IsolatedBackend:
         except (OSError, RuntimeError) as error:
             reason = f"its process could not be started: {error}; mend that, or leave isolate_backend out"
             raise self._errors(None).failed(reason) from error
+        self._interruption.attach(self._process.interrupt)
         hello = {"device_type": self._asked_for, "config": plain_config(self._config)}
         try:
             self._device_type, self._simulated = self._ask("open", hello, _identity_from)
@@ -107,7 +115,7 @@ class IsolatedBackend:
         try:
             return self._ask("check_health", {"call": "check_health"}, health_from)
         except DeviceInitializationError:
-            # What it raised itself is something else than its end.
+            # An error of the backend itself, whose process still runs.
             if not self._end:
                 raise
             return Health(ok=False, detail=self._end, permanent=True)
@@ -116,8 +124,8 @@ class IsolatedBackend:
         """Release the devices and end the child."""
         if self._process is None:
             return
-        if self._is_interrupted:
-            # It came too late for the call that it was meant for: this is its end all the same, and no failure.
+        if self._interruption.is_set:
+            # The call that was given up has returned before the interrupt: the child is to end all the same.
             self._drop_process()
             return
         try:
@@ -127,16 +135,11 @@ class IsolatedBackend:
 
     def interrupt(self) -> None:
         """Kill the child; callable from any thread, and at any time."""
-        # In this order, as the other thread stores the process first and looks at the flag then.
-        self._is_interrupted = True
-        if (process := self._process) is not None:
-            process.interrupt()
+        self._interruption.set()
 
     def _ask(self, what: str, message: object, read: Callable[[Any], T]) -> T:
         process = self._process
         assert process is not None
-        if self._is_interrupted:
-            process.interrupt()
         try:
             answer = process.ask(message)
             if "error" in answer:
@@ -154,6 +157,7 @@ class IsolatedBackend:
 
     def _drop_process(self) -> None:
         process, self._process = self._process, None
+        self._interruption.detach()
         if process is not None and not process.end():
             _log.warning("%s does not die; it is left behind", self._owner(process))
 
@@ -162,6 +166,7 @@ class IsolatedBackend:
         printed = process.printed() if said is None else said
         owner = self._owner(process)
         self._process = None
+        self._interruption.detach()
         if not process.kill():
             _log.warning("%s does not die; it is left behind", owner)
         words = f" It said: {printed}" if printed else ""
@@ -181,9 +186,9 @@ class IsolatedBackend:
             return errors.odd(what, str(error))
         return errors.foreign(what, error.cause, error.at)
 
-    def _errors(self, process: BackendProcess | None) -> ThreadErrors:
+    def _errors(self, process: BackendProcess | None) -> BackendErrors:
         own = f" (its own process {process.pid})" if process is not None else ""
-        return ThreadErrors(self._device_type, self._config.client_id, process=own)
+        return BackendErrors(self._device_type, self._config.client_id, process=own)
 
     def _owner(self, process: BackendProcess | None) -> str:
         return self._errors(process).owner

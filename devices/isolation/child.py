@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, ClassVar
 
 from ..base import DeviceBackend, Openable
 from ..registry import create_backend
-from ..thread_stack import raised_at
+from ..thread_stack import stack_of_error
 from .frames import (
     CALLS,
     END,
@@ -148,7 +148,7 @@ def _serve(inbox: queue.SimpleQueue[dict[str, Any]], answers: int) -> None:
             else:
                 answer = {"result": _call(backend, request["call"])}
         except BaseException as error:  # noqa: BLE001 - the client raises it
-            answer = {"error": plain_error(error, raised_at(error))}
+            answer = {"error": plain_error(error, stack_of_error(error))}
         _send(answers, answer)
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from types import ModuleType
 
 from ... import __version__
-from ...devices.preparation import prepare_backend
+from ...devices.deferred import prepare_backend
 from ...devices.registry import known_type
 from ...devices.thread import BackendThread
 from ...errors import BringupError

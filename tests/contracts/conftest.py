@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ..lib.isolated import Native, native_backends
 from .stand_in import Make, StandIn, build
 
 
@@ -31,3 +32,9 @@ def make(libraries: Path, tmp_path: Path) -> Iterator[Make]:
     yield do
     for one in made:
         one.kill()
+
+
+@pytest.fixture
+def native(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Native:
+    """Return a function that makes an isolated backend with the given bodies of calls."""
+    return native_backends(tmp_path, monkeypatch)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import select
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -28,79 +26,9 @@ from bringup.errors import (
     DeviceTimeoutError,
 )
 
-LONG = 60.0
+from ..lib.isolated import LONG, pid_of, sim, sim_config, watched
+
 SHORT = 0.3
-
-NATIVE = """
-    import os, signal, sys, threading, time
-    from bringup.devices.base import Discovery, Health, LocalDevice
-
-    class Backend:
-        device_type = "NATIVE"
-        simulated = False
-
-        def __init__(self, config):
-            self.told = config.environment
-            {init}
-
-        def discover(self):
-            {discover}
-            return Discovery(present=True, detail="here")
-
-        def start(self):
-            {start}
-            return [LocalDevice("native")]
-
-        def check_health(self):
-            {check_health}
-            return Health(ok=True)
-
-        def stop(self):
-            {stop}
-"""
-
-
-@pytest.fixture
-def native(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., IsolatedBackend]:
-    """Return a function that makes an isolated backend with the given bodies of calls."""
-
-    def do(**bodies: str) -> IsolatedBackend:
-        names = ("init", "discover", "start", "check_health", "stop")
-        source = textwrap.dedent(NATIVE).format(**{name: bodies.get(name, "pass") for name in names})
-        (tmp_path / "native_module.py").write_text(source)
-        info = tmp_path / "native-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: native\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text("[bringup.backends]\nNATIVE = native_module:Backend\n")
-        # The child has the path of the client, which is not that of the environment.
-        monkeypatch.syspath_prepend(tmp_path)
-        return IsolatedBackend("native", BackendConfig(client_id=7, num_clients=8, environment={"GIVEN": "it"}))
-
-    return do
-
-
-def sim(fault: str = "", client_id: int = 0, **settings: str) -> IsolatedBackend:
-    return IsolatedBackend("SIM", sim_config(fault, client_id, **settings))
-
-
-def sim_config(fault: str = "", client_id: int = 0, **settings: str) -> BackendConfig:
-    environment = {"BRINGUP_SIM_FAULT": fault} | {f"BRINGUP_SIM_{name}": text for name, text in settings.items()}
-    return BackendConfig(client_id=client_id, num_clients=4, environment=environment)
-
-
-def pid_of(backend: IsolatedBackend) -> int:
-    assert backend._process is not None
-    return backend._process.pid
-
-
-@contextlib.contextmanager
-def watched(pid: int) -> Iterator[Callable[[], bool]]:
-    """Yield a function that waits for the end of a process, and says whether it came."""
-    descriptor = os.pidfd_open(pid)
-    try:
-        yield lambda: bool(select.select([descriptor], [], [], LONG)[0])
-    finally:
-        os.close(descriptor)
 
 
 def test_it_does_what_the_backend_does() -> None:
@@ -139,7 +67,7 @@ def test_a_backend_that_cannot_be_made_is_refused_as_it_would_be_here(
     backend = IsolatedBackend(device_type, config)
     with pytest.raises(kind, match=words):
         backend.open()
-    assert backend._process is None
+    assert backend.pid is None
     with pytest.raises(kind, match=words):
         backend.start()
     backend.stop()
@@ -317,7 +245,7 @@ def test_one_that_hangs_as_it_is_made_is_killed(native: Callable[..., IsolatedBa
     for own in threading.enumerate():
         if own.name == "backend-under-test":
             own.join(LONG)
-    assert backend._process is None
+    assert backend.pid is None
 
 
 def test_a_stop_that_hangs_is_killed(native: Callable[..., IsolatedBackend]) -> None:
@@ -398,7 +326,7 @@ PARENT = """
 
     backend = IsolatedBackend("SIM", BackendConfig(environment={{"BRINGUP_SIM_FAULT": "0:{fault}"}}))
     backend.open()
-    print(backend._process.pid, flush=True)
+    print(backend.pid, flush=True)
     sys.stdin.readline()
     if {hangs}:
         starting = threading.Thread(target=backend.start, daemon=True)

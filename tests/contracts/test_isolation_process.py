@@ -9,23 +9,18 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from bringup.devices.base import Health, LocalDevice
-from bringup.devices.isolation.backend import IsolatedBackend
 from bringup.devices.isolation.child import GROUP_SIGNALS
 from bringup.devices.isolation.output import ProcessOutput
 from bringup.devices.isolation.process import BackendProcess
 from bringup.devices.thread import BackendThread
 from bringup.errors import DeviceInitializationError
 
-from .test_isolation import LONG, pid_of, sim, watched
-from .test_isolation import native as native
-
-Native = Callable[..., IsolatedBackend]
+from ..lib.isolated import LONG, Native, pid_of, sim, watched
 
 
 def test_any_path_of_imports_goes_along(native: Native, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bringup.devices.answers import DEVICES_MAX, KINDS_BYTES_MAX, OddAnswerError, checked_devices, checked_health
+from bringup.devices.answers import (
+    DEVICES_MAX,
+    KINDS_BYTES_MAX,
+    OddAnswerError,
+    checked_devices,
+    checked_discovery,
+    checked_health,
+)
+from bringup.devices.backend_errors import BackendErrors
 from bringup.devices.base import BackendConfig, CoreLocation, DeviceBackend, Health, LocalDevice
+from bringup.devices.call_thread import CallThread
 from bringup.devices.isolation.backend import IsolatedBackend
 from bringup.devices.sim.backend import SimBackend
 from bringup.devices.thread import BackendThread
@@ -49,8 +58,27 @@ def odd(
 
     yield make
     for backend in made:
-        if backend._process is not None:
-            backend._drop_process()
+        # Given up first: its `stop` is odd, too.
+        backend.interrupt()
+        backend.stop()
+
+
+CHECKS: dict[str, Callable[[Any], Any]] = {
+    "start": checked_devices,
+    "check_health": checked_health,
+    "discover": checked_discovery,
+    "stop": lambda result: result,
+}
+
+
+def thread_of(backend: DeviceBackend) -> CallThread:
+    """Return a thread that leaves the backend up when it ends: many threads call the same one."""
+    errors = BackendErrors(backend.device_type, 7, "backend-under-test")
+    return CallThread("backend-under-test", errors, interrupt=lambda: None, release=lambda: None)
+
+
+async def called(thread: CallThread, backend: DeviceBackend, call: str) -> Any:
+    return await thread.call(call, lambda: CHECKS[call](getattr(backend, call)()), LONG)
 
 
 @pytest.mark.parametrize("call", ANSWERS)
@@ -59,18 +87,17 @@ def test_an_odd_answer_is_an_error_that_names_it(odd: Callable[[], DeviceBackend
         backend = odd()
         for answer in ANSWERS[call]:
             # Another thread for each, as a backend is started once.
-            thread = BackendThread(backend, name="backend-under-test", client_id=7)
+            thread = thread_of(backend)
             if isinstance(answer, list) and not isinstance(answer[0], LocalDevice):
                 expected = "as device 0, which is no LocalDevice"
             else:
                 expected = "which is no|more than"
             with pytest.raises(DeviceInitializationError, match=expected) as caught:
-                await getattr(thread, call)(LONG)
+                await called(thread, backend, call)
             assert "the ODD backend of client 7 on host " in str(caught.value)
             assert f"{call} returned " in str(caught.value)
             assert caught.value.client_id == 7
             assert len(str(caught.value)) < 2000
-            thread._may_be_up = False
             assert await thread.close(LONG)
 
     asyncio.run(test())
@@ -87,13 +114,12 @@ def test_an_odd_exception_is_an_error(odd: Callable[[], DeviceBackend], call: st
                 with pytest.raises(DeviceInitializationError):
                     getattr(backend, call)()
         for error in ERRORS:
-            thread = BackendThread(backend, name="backend-under-test", client_id=7)
+            thread = thread_of(backend)
             with pytest.raises(DeviceInitializationError, match=f"{call} raised {type(error).__name__}") as caught:
-                await getattr(thread, call)(LONG)
+                await called(thread, backend, call)
             assert "the ODD backend of client 7 on host " in str(caught.value)
             assert "in the backend's code, " in str(caught.value)
             assert len(str(caught.value)) < 20_000
-            thread._may_be_up = False
             assert await thread.close(LONG)
             if call == "stop" and isinstance(backend, IsolatedBackend):
                 return  # with its process it is gone

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from bringup.devices.base import BackendConfig, Health, Interruptible, Openable
-from bringup.devices.deferred import DeferredBackend
+from bringup.devices.deferred import DeferredBackend, prepare_backend
 from bringup.devices.isolation.backend import IsolatedBackend
-from bringup.devices.preparation import prepare_backend
 from bringup.devices.sim.backend import SimBackend
 from bringup.errors import ConfigurationError, DeviceInitializationError, DeviceNotFoundError
 
