@@ -132,7 +132,7 @@ class SystemFacts:
         members: list[Member] = []
         for info in self._up.members:
             update = machine.update_of(info.client_id)
-            step, step_age = machine.step_of(info.client_id, now) or (None, None)
+            step, step_age = self._peer.step_of(info.client_id) or (None, None)
             members.append(
                 Member(
                     client_id=info.client_id,

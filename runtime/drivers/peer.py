@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
 
 from ...devices.thread import BackendThread
@@ -32,6 +31,7 @@ from .dialler import Dialler
 from .health import DeviceWatch
 from .loop import INBOX_MAX, drive
 from .preemption import Preemption
+from .progress import ProgressReports
 from .ring import RingDriver
 from .service_server import ServiceServer
 from .service_transport import LocalWay, RemoteWay, Way
@@ -82,6 +82,8 @@ class CoordinationPeer:
         self.parted: Latch[None] = Latch()  # set once the others have been told, or have had their time
         self.left: Latch[ev.Left] = Latch()
         self.leaving: Latch[None] = Latch()
+        self.progress = ProgressReports(clock, self._call_soon)
+        self.waiting = self.progress.waiting
         self.preemption = Preemption(machine.config.client_id, self._wish, self.waiting)
         self._devices = DeviceWatch(
             backend,
@@ -96,7 +98,6 @@ class CoordinationPeer:
         self._allow_empty = allow_empty
         self._inbox: asyncio.Queue[ev.PeerEvent | None] = asyncio.Queue(INBOX_MAX)
         self._services = services
-        self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop
         self._is_aborted = False
         self._group: asyncio.TaskGroup
@@ -226,7 +227,14 @@ class CoordinationPeer:
     def report_progress(self, step: int) -> None:
         """Note the step that the program is at; see `System.report_progress`. Called on any thread."""
         self._check_alive()
-        self.machine.program.report(step_of("report_progress", step), self.clock())
+        self.progress.report(step_of("report_progress", step))
+
+    def step_of(self, client_id: int) -> tuple[int, float] | None:
+        """Return the step that a client's program is known to be at, and for how many seconds."""
+        if client_id != self.machine.config.client_id:
+            return self.machine.step_of(client_id, self.clock())
+        own = self.progress.state
+        return None if own is None else (own.step, own.age(self.clock()))
 
     def service_way(self, deliver: Callable[[ServiceReply], None]) -> Way:
         """Return the way to the coordination services from the running event loop, whichever that is.
@@ -280,7 +288,8 @@ class CoordinationPeer:
                 self._spawn(self._ring.merge(effect, self.device_type, allow_empty=self._allow_empty))
             case ev.Up():
                 self.up.set(effect)
-                self._spawn(self._watch_health())
+                self._spawn(self._pass_on(self._devices.changes()))
+                self._spawn(self._pass_on(self.progress.events()))
             case ev.Failed(error):
                 self._fail(error)
             case ev.Preempt(message):
@@ -305,20 +314,9 @@ class CoordinationPeer:
     async def _start_backend(self, tag: ev.Tag) -> None:
         await self._inbox.put(await self._devices.start(tag))
 
-    async def _watch_health(self) -> None:
-        async for change in self._devices.changes():
-            await self._inbox.put(change)
-
-    @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Tell the others, as long as it lasts, that this client waits for them. Used on any thread."""
-        with self._lock:
-            self.machine.program.wait_begins()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self.machine.program.wait_ends(self.clock())
+    async def _pass_on(self, events: AsyncIterator[ev.PeerEvent]) -> None:
+        async for event in events:
+            await self._inbox.put(event)
 
     # Helpers.
 

@@ -34,6 +34,7 @@ from .coordinator.events import SessionMessage as SessionMessage
 from .coordinator.events import SessionResumed as SessionResumed
 from .coordinator.events import Tag as Tag
 from .core_table import CoreTable
+from .peer.program import ProgressReported as ProgressReported
 
 # What happens to a peer.
 
@@ -193,6 +194,7 @@ PeerEvent = (
     | LinkDelayed
     | Merged
     | MergeFailed
+    | ProgressReported
     | WishPreemption
     | WishLeave
     | Abort

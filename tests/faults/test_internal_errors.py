@@ -25,7 +25,7 @@ INTERRUPTED = """
 import os, signal, threading, bringup
 from bringup.runtime.client.client import ACTIVE
 def interrupt():
-    while not ACTIVE.get().peer.machine.program._num_waits:
+    while not ACTIVE.get().peer.progress.is_waiting:
         threading.Event().wait(0.01)
     os.kill(os.getpid(), signal.SIGINT)
 with bringup.sync.initialize("SIM") as system:

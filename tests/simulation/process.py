@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from bringup.errors import ConfigurationError, DeviceInitializationError
 from bringup.runtime.machines import events as ev
 from bringup.runtime.machines.peer.machine import PeerConfig, PeerMachine
+from bringup.runtime.machines.peer.program import OwnProgram
 from bringup.runtime.machines.phases import Phase
 from bringup.transport.wire.services import EnterBarrier, ServiceReply
 
@@ -63,6 +64,7 @@ class Process(OsProcess):
         self.client_id = config.client_id
         self.incarnation = config.incarnation
         self.machine = PeerMachine(config, began)
+        self.program = OwnProgram()
         self.peer = Driven(self, self.machine, self._perform, name)
         self.coordinator: Driven | None = None
         self.hosted: Job | None = None
@@ -160,7 +162,8 @@ class Process(OsProcess):
         """Say how far its program is."""
         self._note_work_ends()
         self.works_since = self.world.clock.now
-        self.machine.program.report(step, self.world.clock.now)
+        self.program.report(step, self.world.clock.now)
+        self._tell_progress()
 
     def next_step(self) -> int:
         """Return the step that its program comes to next: they are counted up by one."""
@@ -170,13 +173,19 @@ class Process(OsProcess):
     def wait_begins(self) -> None:
         """A call of its program waits for the others from now on."""
         self._note_work_ends()
-        self.machine.program.wait_begins()
+        self.program.wait_begins()
+        self._tell_progress()
 
     def wait_ends(self) -> None:
         """Such a call is over."""
-        self.machine.program.wait_ends(self.world.clock.now)
-        if self.machine.program.mark is not None:
+        self.program.wait_ends(self.world.clock.now)
+        self._tell_progress()
+        if self.has_begun_steps:
             self.works_since = self.world.clock.now
+
+    def _tell_progress(self) -> None:
+        if not self.is_over and (state := self.program.state()) is not None:
+            self.tell_peer(state)
 
     def _note_work_ends(self) -> None:
         if self.works_since is not None:
@@ -198,7 +207,7 @@ class Process(OsProcess):
     @property
     def has_begun_steps(self) -> bool:
         """Whether its program has come to a step."""
-        return self.machine.program.mark is not None
+        return self.program.state() is not None
 
     @property
     def is_in_dark(self) -> bool:

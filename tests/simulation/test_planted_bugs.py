@@ -24,7 +24,7 @@ from bringup.runtime.machines.detector import Detector
 from bringup.runtime.machines.lag import Lag
 from bringup.runtime.machines.peer.coordinator_watch import CoordinatorWatch
 from bringup.runtime.machines.peer.machine import PeerMachine
-from bringup.runtime.machines.peer.own_program import OwnProgram
+from bringup.runtime.machines.peer.program import OwnProgram
 from bringup.runtime.machines.preemption import PreemptionAgreement
 from bringup.runtime.machines.resend_buffer import Ledger
 from bringup.transport import attempts
@@ -130,7 +130,12 @@ def take_waits_for_work(patch: pytest.MonkeyPatch) -> None:
 
 def forget_to_wait_while_leaving(patch: pytest.MonkeyPatch) -> None:
     """A client that waits to shut down is taken for one that works on."""
-    patch.setattr(OwnProgram, "ends", lambda self: None)
+
+    def working(self: Any, now: float) -> tuple[int, float, float]:
+        program = self._program
+        return (-1, -1.0, 0.0) if program is None else (program.step, program.age(now), program.busy(now))
+
+    patch.setattr(PeerMachine, "_progress", working)
     patch.setattr(Steps, "leaves", lambda self, client_id: None)
 
 

@@ -7,7 +7,6 @@ from ....transport.wire.messages import MemberUpdate
 from ..phases import Phase, Progress, Timeline
 from .coordinator_watch import CoordinatorWatch
 from .job_view import Knowledge, PeerConfig
-from .own_program import OwnProgram
 from .states import PeerState, phase_of
 
 
@@ -17,14 +16,12 @@ class PeerFacts:
     Attributes:
         config: of this peer.
         timeline: how long its phases took.
-        program: where the user's program is; told from outside.
         leavers: the clients that are known to be leaving, as pairs of ids.
     """
 
     def __init__(self, config: PeerConfig, now: float) -> None:
         self.config = config
         self.timeline = Timeline(config.client_id, now)
-        self.program = OwnProgram()
         self.leavers: tuple[int, ...] = ()
         self._state = PeerState.NEW
         self._last_phase: Phase | None = None
@@ -52,9 +49,7 @@ class PeerFacts:
         return self._knowledge.update_of(client_id)
 
     def step_of(self, client_id: int, now: float) -> tuple[int, float] | None:
-        """Return the step that a client's program is known to be at, and for how many seconds."""
-        if client_id == self.config.client_id:
-            return self.program.step_of(now)
+        """Return the step that another client's program is known to be at, and for how many seconds."""
         return self._knowledge.step_of(client_id, now)
 
     def age_of(self, client_id: int, now: float) -> float:

@@ -76,6 +76,7 @@ class PeerMachine(PeerFacts):
         self._suspected: tuple[float, int, str] | None = None
         self._held: tuple[float, BringupError] | None = None
         self._leave_deadline: float | None = None
+        self._program: ev.ProgressReported | None = None
 
     # Transitions.
 
@@ -133,6 +134,8 @@ class PeerMachine(PeerFacts):
                 return [ev.Send(LinkDelayed(client_id, cause, is_refused))]
             case ev.HealthChanged(healthy, detail):
                 return self._on_health(healthy, detail[:_HEALTH_CHARACTERS_MAX], now)
+            case ev.ProgressReported():
+                self._program = event
             case ev.WishPreemption(message):
                 return [ev.Send(message)] if self._state is PeerState.UP else []
             case ev.WishLeave(collectives):
@@ -284,7 +287,6 @@ class PeerMachine(PeerFacts):
         if self._state is not PeerState.UP:
             return []
         self._state = PeerState.LEAVING
-        self.program.ends()
         self._leave_deadline = now + self.config.shutdown_timeout + _GRACE
         return [ev.Send(Leave(self.config.shutdown_timeout, collectives))]
 
@@ -308,8 +310,17 @@ class PeerMachine(PeerFacts):
 
     def _heartbeat(self, now: float) -> Effects:
         number = self._beats.send(self.phase, now)
-        step, age = self.program.step_of(now) or (-1, -1.0)
-        return [ev.Send(Heartbeat(number, self.phase, *self._health, step, age, self.program.busy(now)))]
+        step, age, busy = self._progress(now)
+        return [ev.Send(Heartbeat(number, self.phase, *self._health, step, age, busy))]
+
+    def _progress(self, now: float) -> tuple[int, float, float]:
+        """Return the step of the program, for how many seconds it has been there, and at work there."""
+        program = self._program
+        if program is None:
+            return -1, -1.0, 0.0
+        # A client that leaves waits for the others.
+        busy = 0.0 if self._state is PeerState.LEAVING else program.busy(now)
+        return program.step, program.age(now), busy
 
     def _on_backend_failed(self, error: BringupError, now: float) -> Effects:
         if self._state is not PeerState.CONNECTING:

@@ -456,32 +456,25 @@ def test_the_client_that_hosts_the_coordinator_does_not_lose_itself_while_the_jo
 
 def test_heartbeats_carry_the_step_of_the_program_and_how_long_it_has_been_at_work() -> None:
     script = up()
-    script.machine.program.report(41, 0.5)
+    script.take(ev.ProgressReported(41, 0.5, is_waiting=False, waited_until=0.0))
     (beat,) = of_kind(Heartbeat, script.pass_time(1.0))
     assert (beat.step, beat.step_age, beat.busy) == (41, script.now - 0.5, script.now - 0.5)
-    script.machine.program.wait_begins()
-    script.machine.program.wait_begins()
+    script.take(ev.ProgressReported(41, 0.5, is_waiting=True, waited_until=0.0))
     (beat,) = of_kind(Heartbeat, script.pass_time(2.0))
-    assert beat.busy == 0.0
-    assert script.machine.step_of(1, 3.0) == (41, 2.5)
-    script.machine.program.wait_ends(2.2)
-    (beat,) = of_kind(Heartbeat, script.pass_time(3.0))
-    assert beat.busy == 0.0
+    assert (beat.step, beat.step_age, beat.busy) == (41, script.now - 0.5, 0.0)
 
 
 def test_a_wait_for_others_is_not_the_programs_own_time_once_it_is_over() -> None:
     script = up()
-    script.machine.program.report(41, 0.5)
-    script.machine.program.wait_begins()
     script.pass_time(6.0)
-    script.machine.program.wait_ends(6.25)
+    script.take(ev.ProgressReported(41, 0.5, is_waiting=False, waited_until=6.25))
     (beat,) = of_kind(Heartbeat, script.pass_time(7.0))
     assert (beat.step_age, beat.busy) == (script.now - 0.5, script.now - 6.25)
 
 
 def test_a_client_that_is_leaving_waits_for_others() -> None:
     script = up()
-    script.machine.program.report(41, 0.5)
+    script.take(ev.ProgressReported(41, 0.5, is_waiting=False, waited_until=0.0))
     script.take(ev.WishLeave())
     beats = of_kind(Heartbeat, script.pass_time(3.0))
     assert beats
