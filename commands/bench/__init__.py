@@ -1,6 +1,6 @@
-"""`bringup bench`: how fast jobs come up on this machine, and hear of failures, beside other libraries.
+"""`bringup bench`: the speed of start-up, failure notices and services on this machine, beside other libraries.
 
-Nothing is imported here but what lists the commands: the processes that are measured load as little as they can.
+This module imports only the list of commands: measured processes import it, and are to load as little as possible.
 """
 
 from __future__ import annotations
@@ -9,10 +9,8 @@ import click
 
 from ..lazy_group import Entry, LazyGroup
 
-__all__ = ["bench"]
-
 _COMMANDS = {
-    "startup": Entry("startup.command", "startup_command", "Time the start-up of jobs on this machine's loopback."),
+    "startup": Entry("startup", "startup_command", "Time the start-up of jobs on this machine's loopback."),
     "failure": Entry(
         "failure.command", "failure_command", "Time until all survivors of a fault are told, and of whom."
     ),

@@ -1,4 +1,4 @@
-"""The process that starts the clients of one library, and the command's end of it."""
+"""A host: the process that starts the clients of one program, trial after trial, and the command's end of it."""
 
 from __future__ import annotations
 
@@ -13,34 +13,38 @@ import threading
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from .process_group import tail
-from .startup.run import Outcome, Plan, conduct
-from .worker import find, interpreter, library_of
+from .trials import Outcome, carry_out
+from .worker import find, interpreter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
+    from .trials import Trial
+
 
 def run_host() -> None:
-    """Entry of a host: one plan a line on standard input, one outcome a line on standard output."""
-    conductor, library, spawn = sys.argv[1:]
-    conduct = find(conductor)
+    """Entry of a host: one trial a line on standard input, one outcome a line on standard output."""
+    program, spawn = sys.argv[1:]
     with os.fdopen(os.dup(1), "w", buffering=1) as outcomes:
-        os.dup2(2, 1)  # so that what the libraries print does not come between the outcomes
+        os.dup2(2, 1)  # the libraries' own output must not come between the outcomes
         if spawn == "fork":
-            library_of(library).load()
-            gc.freeze()  # a collection in a client would copy the pages it shares with the host
+            find(program).load()
+            gc.freeze()  # a collection in a client would copy the pages that it shares with the host
         threads = _threads()
         for line in sys.stdin:
+            kind, fields = json.loads(line)
             outcome = (
-                conduct(library, json.loads(line), spawn == "fork")
+                carry_out(program, find(kind)(**fields), spawn == "fork")
                 if threads == 1
-                else {"failure": f"the library runs {threads - 1} threads once imported: measure it with --spawn exec"}
+                else Outcome(
+                    failure=f"the library runs {threads - 1} threads once imported: measure it with --spawn exec"
+                )
             )
-            print(json.dumps(outcome), file=outcomes)
+            print(json.dumps(asdict(outcome)), file=outcomes)
 
 
 def _threads() -> int:
@@ -49,20 +53,16 @@ def _threads() -> int:
 
 
 class Host:
-    """The process that starts the clients of one library, run after run; a context manager.
+    """The process that starts the clients of one program, trial after trial; a context manager.
 
     Args:
-        library: `module:attribute` of the `Library` that is measured.
+        program: `module:attribute` of the clients' `Program`.
         spawn: `fork` or `exec`: how the clients are started.
         environment: The host's and its clients' environment.
-        conductor: `module:attribute` of what carries a plan out there: it gets the library, the plan as JSON gives it
-            back, and whether to fork, and returns the outcome, for JSON.
     """
 
-    def __init__(
-        self, library: str, spawn: str, environment: Mapping[str, str], conductor: str = f"{conduct.__module__}:conduct"
-    ) -> None:
-        self._arguments = interpreter(f"{__name__}:run_host", conductor, library, spawn)
+    def __init__(self, program: str, spawn: str, environment: Mapping[str, str]) -> None:
+        self._arguments = interpreter(f"{__name__}:run_host", program, spawn)
         self._environment = dict(environment)
 
     def __enter__(self) -> Self:
@@ -86,19 +86,15 @@ class Host:
             self._process.communicate()
         self._stderr.close()
 
-    def run(self, plan: Plan) -> Outcome:
-        """Carry one run of a start-up out; bounded by the plan's own timeouts."""
-        return Outcome(**self.ask(asdict(plan)))
-
-    def ask(self, plan: Mapping[str, Any]) -> dict[str, Any]:
-        """Have one plan carried out; the outcome is `{"failure": why}` where the host could not even try."""
+    def run(self, trial: Trial) -> Outcome:
+        """Have a trial carried out; bounded by its own time-outs."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        kind = f"{type(trial).__module__}:{type(trial).__name__}"
         with suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps(plan) + "\n")
+            self._process.stdin.write(json.dumps([kind, asdict(trial)]) + "\n")
             self._process.stdin.flush()
         line = self._process.stdout.readline()
         if line:
-            outcome: dict[str, Any] = json.loads(line)
-            return outcome
-        return {"failure": f"the host ended with status {self._process.wait()}{tail(self._stderr)}"}
+            return Outcome(**json.loads(line))
+        return Outcome(failure=f"the host ended with status {self._process.wait()}{tail(self._stderr)}")

@@ -1,9 +1,9 @@
-"""The processes of one run: how they are started, held at gates, heard, and ended.
+"""The clients of one trial as processes: their start, the gates that hold them, their messages, and their end.
 
 They are forked from a process with one thread that has imported the measured library (`host.py`), or are fresh
-interpreters. Every client says when it is ready and waits at a gate, a pipe whose other end is closed: one system call
-wakes them all. The times that it sends compare with each other: CLOCK_MONOTONIC is one clock for all processes of a
-machine.
+interpreters. Every client reports when it is ready and waits at a gate, a pipe whose other end is closed: one system
+call wakes them all. The times in their messages compare with each other: CLOCK_MONOTONIC is one clock for all processes
+of a machine.
 """
 
 from __future__ import annotations
@@ -19,36 +19,31 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from .worker import Station, attend, execute
+from .worker import HostPipe, execute, work
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
     from types import TracebackType
 
-    from .worker import Place
+    from .worker import Assignment
 
-READY_TIMEOUT = 600.0
 _LAST_LINES = 4
 _READ_BYTES = 65536
 _ENDED = "ended"
 
 
 class RunFailed(Exception):
-    """Ends a run; the text is the outcome's failure."""
-
-
-class NotHeard(RunFailed):
-    """Clients have not said in time what they were expected to say."""
+    """Ends a trial; its text is the outcome's failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A process that has ended.
+    """The end of a client's process.
 
     Attributes:
-        at: When that was seen, monotonic.
+        at: When it was seen, monotonic.
         how: `ended with status 1`, `was ended by SIGABRT`.
-        output: The last lines that it wrote, as a clause of a message.
+        output: The last lines of its output, as a clause of a message.
     """
 
     at: float
@@ -56,20 +51,26 @@ class Ended:
     output: str
 
 
-class Clients:
-    """The processes of one run, from their start to their end; a context manager that leaves none behind.
+class ProcessGroup:
+    """The processes of one trial, from their start to their end; a context manager that leaves none behind.
 
     Args:
-        library: `module:attribute` of the `Library` that the clients work with.
-        places: The clients, in the order in which their processes are started.
-        early: Those that have a gate of their own, which opens first.
-        fresh: Those that are fresh interpreters; the others are forked from this process, which must have one thread.
+        program: `module:attribute` of the clients' `Program`.
+        assignments: The clients, in the order in which their processes are started.
+        early: The clients with a gate of their own, which opens first.
+        fresh: The clients that are fresh interpreters; the others are forked from this process, which must have one
+            thread.
     """
 
     def __init__(
-        self, library: str, places: Sequence[Place], *, early: Collection[int] = (), fresh: Collection[int] = ()
+        self,
+        program: str,
+        assignments: Sequence[Assignment],
+        *,
+        early: Collection[int] = (),
+        fresh: Collection[int] = (),
     ) -> None:
-        self._library, self._places, self._early, self._fresh = library, places, early, fresh
+        self._program, self._assignments, self._early, self._fresh = program, assignments, early, fresh
         self._pids: dict[int, int] = {}
         self._output: dict[int, IO[bytes]] = {}
         self._partial: dict[int, bytes] = {}
@@ -96,13 +97,13 @@ class Clients:
 
     def start(self) -> None:
         """Start all processes."""
-        for place in self._places:
-            client_id = place.client_id
+        for assignment in self._assignments:
+            client_id = assignment.client_id
             reading, writing = os.pipe()
-            self._output[client_id] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the run
+            self._output[client_id] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the group
             pid = os.fork()
             if pid == 0:
-                self._become_client(place, writing)
+                self._become_client(assignment, writing)
             self._pids[client_id] = pid
             self._partial[client_id], self._inboxes[client_id] = b"", deque()
             os.close(writing)
@@ -111,23 +112,22 @@ class Clients:
     def hear(
         self, kind: str, timeout: float, of: Iterable[int] | None = None, *, or_end: bool = False
     ) -> dict[int, Any]:
-        """Wait for the next message of some clients, or of all, which must be of this kind.
+        """Wait for the next message of each client, which must be of one kind.
 
         Args:
             kind: Of the message.
             timeout: Seconds.
-            of: The client ids.
-            or_end: Let a process end instead: its value is an `Ended` then.
+            of: The ids of the clients; `None` for all.
+            or_end: Take the end of a process for its message, with an `Ended` as the value.
 
         Returns:
             The messages' values by client id.
 
         Raises:
-            NotHeard: not all have said it in time.
-            RunFailed: a client has said something else, or has ended.
+            RunFailed: a client was silent for `timeout`, sent another message, or ended.
         """
         deadline = time.monotonic() + timeout
-        missing = {place.client_id for place in self._places} if of is None else set(of)
+        missing = {assignment.client_id for assignment in self._assignments} if of is None else set(of)
         values: dict[int, Any] = {}
         while True:
             for client_id in sorted(missing):
@@ -138,17 +138,17 @@ class Clients:
                 return values
             if not self.listen(deadline - time.monotonic()):
                 ids = ", ".join(str(client_id) for client_id in sorted(missing))
-                raise NotHeard(f"after {timeout:g} s {kind!r} had not been heard of client {ids}")
+                raise RunFailed(f"after {timeout:g} s {kind!r} had not been heard of client {ids}")
 
     def listen(self, timeout: float) -> bool:
-        """Read what the clients say next; returns whether that was within `timeout` seconds."""
+        """Read the next messages; returns whether one came within `timeout` seconds."""
         events = self._selector.select(max(0.0, timeout))
         for key, _ in events:
             self._read(key.fd, key.data)
         return bool(events)
 
     def release(self, offset: float = 0.0) -> float:
-        """Open the gates, the early clients' `offset` seconds before the others'; the time is the last one's."""
+        """Open the start gates, the early one `offset` seconds before the other; returns the time of the last."""
         if self._early:
             self._open(self._early_gate[1])
             time.sleep(offset)
@@ -157,11 +157,11 @@ class Clients:
         return now
 
     def dismiss(self) -> None:
-        """Open the last gate, which a client waits at for the order to leave."""
+        """Open the last gate, which is the order to leave."""
         self._open(self._leave_gate[1])
 
     def signal(self, client_id: int, number: int) -> float:
-        """Send a client a signal; the time is that of the moment before."""
+        """Send a client a signal; returns the time of the moment before."""
         now = time.monotonic()
         os.kill(self._pids[client_id], number)
         return now
@@ -197,24 +197,25 @@ class Clients:
         how = f"ended with status {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
         return Ended(at, how, tail(self._output[client_id]))
 
-    def _become_client(self, place: Place, reports: int) -> None:
+    def _become_client(self, assignment: Assignment, messages: int) -> None:
         try:
-            gate = self._early_gate[0] if place.client_id in self._early else self._late_gate[0]
+            gate = self._early_gate[0] if assignment.client_id in self._early else self._late_gate[0]
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            os.dup2(self._output[place.client_id].fileno(), 1)
+            os.dup2(self._output[assignment.client_id].fileno(), 1)
             os.dup2(1, 2)
             for writer in self._writers:
                 os.close(writer)
-            if place.client_id in self._fresh:
-                execute(self._library, place, (reports, gate, self._leave_gate[0]))
+            pipes = (messages, gate, self._leave_gate[0])
+            if assignment.client_id in self._fresh:
+                execute(self._program, assignment, pipes)
             else:
-                attend(self._library, place, Station(reports, gate, self._leave_gate[0]))
+                work(self._program, assignment, HostPipe(*pipes))
         finally:
             os._exit(1)
 
 
 def tail(file: IO[bytes]) -> str:
-    """The last lines of what a process wrote, as a clause of a message."""
+    """The last lines of a process's output, as a clause of a message."""
     file.seek(0)
     lines = file.read().decode(errors="replace").strip().splitlines()
     return f" ({' / '.join(line.strip() for line in lines[-_LAST_LINES:])})" if lines else ""

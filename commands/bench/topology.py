@@ -1,31 +1,31 @@
-"""`bringup bench topology`: the topology of a large job, a mesh of it and its rings: how long, and how much memory."""
+"""`bringup bench topology`: time and memory of the topology of a large job, a mesh of it and its rings."""
 
 from __future__ import annotations
 
 import json
 import resource
 import statistics
-import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
 
 from ...devices.topology.topology import Topology
 from ...errors import BringupError
-from .options import make_progress
-from .report import machine_facts
+from .report import milliseconds, new_table
+from .runner import Case, ProcessFailed, count_option, json_option, run_process, run_scenario
 from .worker import interpreter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-_TIMEOUT = 300.0
+    from rich.table import Table
+
+    from .runner import Entrant, Hosts
+
+_TIMEOUT = 300.0  # 100,000 devices take a second; --devices has no upper limit
 _DEVICES_PER_CLIENT = 8
 _COUNTED = ("topology", "mesh", "rings", "hops")
 _STEPS = {
@@ -37,16 +37,63 @@ _STEPS = {
 }
 
 
+class TopologyScenario:
+    """A topology and its meshes, each run in a fresh process; a `Scenario`."""
+
+    is_sound = True
+
+    def __init__(self, devices: int, runs: int) -> None:
+        self._devices, self._runs = devices, runs
+        self._extents = machine_extents(devices)
+        self._samples: list[dict[str, Any]] = []
+        self.title = f"{devices} devices, {runs} runs"
+        self.facts = {"devices": devices, "extents": self._extents, "runs": runs}
+
+    def cases(self, entrants: Sequence[Entrant], hosts: Hosts) -> list[Case]:
+        return [Case(f"{self._devices} devices", self._sample)] * self._runs
+
+    def _sample(self) -> tuple[str, ...]:
+        try:
+            output = run_process(interpreter(f"{__name__}:run_once", str(self._devices)), _TIMEOUT)
+        except ProcessFailed as error:
+            raise BringupError(f"the process that measures {self._devices} devices {error}") from None
+        self._samples.append(json.loads(output))
+        return ()
+
+    def as_object(self) -> dict[str, Any]:
+        sums = [sum(sample["seconds"][step] for step in _COUNTED) for sample in self._samples]
+        return {
+            "seconds": {"median": statistics.median(sums), "min": min(sums), "max": max(sums)},
+            "megabytes": max(sample["megabytes"][1] for sample in self._samples),
+            "hops": self._samples[0]["hops"],
+            "samples": self._samples,
+        }
+
+    def tables(self) -> list[Table]:
+        """One line per step, in milliseconds."""
+        found = self.as_object()
+        extents = "x".join(map(str, self._extents))
+        before = max(sample["megabytes"][0] for sample in self._samples)
+        usual, best = found["hops"]
+        table = new_table(
+            f"{self._devices} devices, {extents}, {self._runs} runs, in ms",
+            ["step"],
+            ["median", "min", "max"],
+            f"at most {found['megabytes']:.0f} MB in the process, {before:.0f} MB before the first step; "
+            f"hops of all rings: {usual}, best_mesh: {best}",
+        )
+        for step, words in _STEPS.items():
+            times = [sample["seconds"][step] for sample in self._samples]
+            table.add_row(words, *milliseconds(statistics.median(times), min(times), max(times)))
+        table.add_section()
+        table.add_row("sum", *milliseconds(*found["seconds"].values()))
+        return [table]
+
+
 @click.command("topology")
-@click.option(
-    "--devices",
-    default=100_000,
-    type=click.IntRange(min=_DEVICES_PER_CLIENT),
-    show_default=True,
-    help="Devices of the job; a multiple of 8.",
-)
-@click.option("--runs", default=5, type=click.IntRange(min=1), show_default=True, help="Runs, each a fresh process.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with the raw samples.")
+@count_option("--devices", 100_000, "Devices of the job; a multiple of 8.", _DEVICES_PER_CLIENT)
+@count_option("--runs", 5, "Runs, each a fresh process.")
+@json_option
 def topology_command(devices: int, runs: int, as_json: bool) -> None:
     """Time a topology, its default mesh and its rings, and say how much memory the process had at most.
 
@@ -54,32 +101,7 @@ def topology_command(devices: int, runs: int, as_json: bool) -> None:
     """
     if devices % _DEVICES_PER_CLIENT:
         raise click.BadParameter(f"{devices} is not a multiple of {_DEVICES_PER_CLIENT}", param_hint="--devices")
-    with make_progress() as progress:
-        samples = [_measure(devices) for _ in progress.track(range(runs), description=f"{devices} devices")]
-    facts = {"devices": devices, "extents": machine_extents(devices), "runs": runs, "machine": machine_facts()}
-    if as_json:
-        click.echo(json.dumps(facts | _summary(samples) | {"samples": samples}))
-    else:
-        Console(highlight=False).print(_table(facts, samples))
-
-
-def _measure(devices: int) -> dict[str, Any]:
-    try:
-        done = subprocess.run(
-            interpreter(f"{__name__}:run_once", str(devices)),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=_TIMEOUT,
-        )
-    except subprocess.CalledProcessError as error:
-        last = (error.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise BringupError(f"the process that measures {devices} devices failed: {last}") from None
-    except subprocess.TimeoutExpired:
-        raise BringupError(f"the process that measures {devices} devices took more than {_TIMEOUT:g} s") from None
-    sample: dict[str, Any] = json.loads(done.stdout)
-    return sample
+    run_scenario(TopologyScenario(devices, runs), as_json=as_json)
 
 
 def run_once() -> None:
@@ -113,42 +135,8 @@ def _peak_memory() -> float:
 
 
 def machine_extents(devices: int) -> tuple[int, int, int, int]:
-    """Return the extents of the most nearly cubic machine with so many devices, two on a chip."""
+    """The extents of the most nearly cubic machine with so many devices, two on a chip."""
     chips = devices // 2
     z = max(factor for factor in range(1, round(chips ** (1 / 3)) + 1) if chips % factor == 0)
     y = max(factor for factor in range(1, int((chips // z) ** 0.5) + 1) if chips // z % factor == 0)
     return chips // z // y, y, z, 2
-
-
-def _summary(samples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    sums = [sum(sample["seconds"][step] for step in _COUNTED) for sample in samples]
-    return {
-        "seconds": {"median": statistics.median(sums), "min": min(sums), "max": max(sums)},
-        "megabytes": max(sample["megabytes"][1] for sample in samples),
-        "hops": samples[0]["hops"],
-    }
-
-
-def _table(facts: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> Table:
-    summary = _summary(samples)
-    extents = "x".join(map(str, facts["extents"]))
-    title = f"{facts['devices']} devices, {extents}, {facts['runs']} runs, in ms"
-    table = Table("step", title=title, box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("median", "min", "max"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for step, words in _STEPS.items():
-        times = [sample["seconds"][step] for sample in samples]
-        table.add_row(words, *_cells(statistics.median(times), min(times), max(times)))
-    table.add_section()
-    table.add_row("sum", *_cells(*summary["seconds"].values()))
-    before = max(sample["megabytes"][0] for sample in samples)
-    usual, best = summary["hops"]
-    table.caption = (
-        f"at most {summary['megabytes']:.0f} MB in the process, {before:.0f} MB before the first step; "
-        f"hops of all rings: {usual}, best_mesh: {best}"
-    )
-    return table
-
-
-def _cells(*seconds: float) -> list[str]:
-    return [f"{1000 * value:.1f}" for value in seconds]

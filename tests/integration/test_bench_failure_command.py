@@ -36,7 +36,7 @@ def test_every_fault_is_measured_and_told_right() -> None:
     found = bench_json("--clients", "4", "--runs", "1", "--seed", "7", "--deadline", "1")
     assert (found["seed"], found["runs"], found["clients"]) == (7, 1, [4])
     assert {"machine", "versions", "absent"} <= found.keys()
-    assert found["peers"] == []
+    assert found["libraries"] == []
     told = [(row["fault"], row["victim"], row["phase"], row["clients"]) for row in found["rows"]]
     assert told == [(fault.kind, fault.victim, fault.phase, 4) for fault in CATALOGUE]
     for row in found["rows"]:

@@ -1,4 +1,4 @@
-"""`bringup bench failure --alarms`: how often a healthy job fails beside a load that uses every core."""
+"""`bringup bench failure --alarms`: how often a healthy job fails beside a load on every core."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from ....runtime.configuration.options import Options
 from ....transport.tcp.interfaces import free_ports
-from ..host import Host
-from .watch import Watched, WatchPlan
+from ..libraries import BRINGUP
+from ..report import new_table
+from ..runner import Case, Entrant
+from ..trials import WatchTrial
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Sequence
 
-_LIBRARY = f"{__package__}.watch_client:LIBRARY"
-_CONDUCTOR = f"{WatchPlan.__module__}:conduct"
-# It looks now and then whether it has been left alone: whoever is killed cannot end it.
+    from rich.table import Table
+
+    from ..runner import Hosts
+
+# It looks now and then whether its parent is gone: one that was killed cannot end it.
 _BUSY = """
 import os
 parent = os.getppid()
@@ -29,83 +33,102 @@ while os.getppid() == parent:
     for _ in range(10**6):
         pass
 """
-_SHORTEST_RUN = 0.5
+WATCHER = Entrant(BRINGUP, f"{__package__}.client:WATCH_CLIENT")
+
+_SHORTEST_RUN = 0.5  # seconds; a shorter rest of the time is not worth the start of another job
 _JOBS_MAX = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Alarms:
-    """What was seen of false alarms.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """One job beside the load.
 
     Attributes:
-        clients: The number of clients of the job.
-        seconds: For how long jobs were up.
-        load_processes: How many processes did nothing but compute.
-        load_seconds: For how long they ran.
-        load_cpu_seconds: The processor time that they got together.
-        heartbeat_interval: The clients' option, in seconds.
-        heartbeat_timeout: The clients' option, in seconds.
+        seconds: The time for which it was up.
         largest_age: The largest heartbeat age that any client saw of any other, in seconds.
-        overdue: The clients that were ever overdue.
-        failures: A text for each job that failed.
+        overdue: The clients that were overdue in the eyes of any other.
+        failure: The end of the job, or the reason why it did not come up.
     """
 
-    clients: int
-    seconds: float
-    load_processes: int
-    load_seconds: float
-    load_cpu_seconds: float
-    heartbeat_interval: float
-    heartbeat_timeout: float
-    largest_age: float
-    overdue: tuple[int, ...]
-    failures: tuple[str, ...]
+    seconds: float = 0.0
+    largest_age: float = 0.0
+    overdue: Sequence[int] = ()
+    failure: str | None = None
 
 
-def watch_for_alarms(
-    clients: int, seconds: float, environment: Mapping[str, str], say: Callable[[str], None]
-) -> Alarms:
-    """Keep a job up beside the load for `seconds`; where it fails, start another for the rest of the time, 20 at most.
+class AlarmScenario:
+    """A job beside a load for some seconds; where it fails, another for the rest of the time; a `Scenario`."""
 
-    Args:
-        clients: How many clients the job has.
-        seconds: For how long.
-        environment: The clients' environment, which must not change their options.
-        say: Called with every failure.
-    """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    options = Options()
-    runs: list[Watched] = []
-    with _load(cores) as load, Host(_LIBRARY, "fork", environment, _CONDUCTOR) as host:
-        left = seconds
-        while not runs or (left > _SHORTEST_RUN and len(runs) < _JOBS_MAX):
-            plan = WatchPlan(
-                ports=tuple(free_ports(clients)),
-                order=list(range(clients)),
-                seconds=left,
-                heartbeat_interval=options.heartbeat_interval,
-            )
-            runs.append(Watched(**host.ask(asdict(plan))))
-            if runs[-1].failure is not None:
-                say(runs[-1].failure)
-            left = seconds - sum(run.seconds for run in runs)
-    return Alarms(
-        clients=clients,
-        seconds=sum(run.seconds for run in runs),
-        load_processes=cores,
-        load_seconds=load[0],
-        load_cpu_seconds=load[1],
-        heartbeat_interval=options.heartbeat_interval,
-        heartbeat_timeout=options.heartbeat_timeout,
-        largest_age=max(run.largest_age for run in runs),
-        overdue=tuple(sorted({client_id for run in runs for client_id in run.overdue})),
-        failures=tuple(run.failure for run in runs if run.failure is not None),
-    )
+    def __init__(self, clients: int, seconds: float) -> None:
+        self._clients, self._seconds = clients, seconds
+        self._cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self._options = Options()
+        self._jobs: list[Watched] = []
+        self._load: list[float] = []
+        self.title = f"{clients} clients for {seconds:g} s, beside a load"
+        self.facts: dict[str, Any] = {}
+
+    def cases(self, entrants: Sequence[Entrant], hosts: Hosts) -> list[Case]:
+        return [Case("watching", lambda: self._watch(hosts))]
+
+    def _watch(self, hosts: Hosts) -> Iterator[str]:
+        with _load(self._cores) as self._load:
+            left = self._seconds
+            while not self._jobs or (left > _SHORTEST_RUN and len(self._jobs) < _JOBS_MAX):
+                job = self._run_job(hosts, left)
+                self._jobs.append(job)
+                left -= job.seconds
+                if job.failure is not None:
+                    yield job.failure
+
+    def _run_job(self, hosts: Hosts, seconds: float) -> Watched:
+        trial = WatchTrial(
+            ports=tuple(free_ports(self._clients)),
+            order=list(range(self._clients)),
+            seconds=seconds,
+            heartbeat_interval=self._options.heartbeat_interval,
+        )
+        outcome = hosts.run(WATCHER.program, trial)
+        return Watched(failure=outcome.failure) if outcome.value is None else Watched(**outcome.value)
+
+    def as_object(self) -> dict[str, Any]:
+        seconds, cpu_seconds = self._load
+        alarms = {
+            "clients": self._clients,
+            "seconds": sum(job.seconds for job in self._jobs),
+            "load_processes": self._cores,
+            "load_seconds": seconds,
+            "load_cpu_seconds": cpu_seconds,
+            "heartbeat_interval": self._options.heartbeat_interval,
+            "heartbeat_timeout": self._options.heartbeat_timeout,
+            "largest_age": max(job.largest_age for job in self._jobs),
+            "overdue": sorted({client_id for job in self._jobs for client_id in job.overdue}),
+            "failures": [job.failure for job in self._jobs if job.failure is not None],
+        }
+        return {"alarms": alarms}
+
+    def tables(self) -> list[Table]:
+        alarms = self.as_object()["alarms"]
+        table = new_table("False alarms beside a load that uses every core", ["what"], ["figure", "allowed"])
+        load = f"{alarms['load_cpu_seconds'] / alarms['load_seconds']:.2f} of {self._cores} cores"
+        table.add_row("time watched", f"{alarms['seconds']:.0f} s", "")
+        table.add_row("clients", str(self._clients), "")
+        table.add_row(f"used by the load, {self._cores} processes", load, "")
+        table.add_row("jobs that failed", str(len(alarms["failures"])), "0")
+        table.add_row("clients that were ever overdue", str(len(alarms["overdue"])), "")
+        allowed = f"{alarms['heartbeat_timeout']:g} s"
+        table.add_row("largest heartbeat age seen", f"{alarms['largest_age']:.2f} s", allowed)
+        return [table]
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether no job failed."""
+        return not any(job.failure for job in self._jobs)
 
 
 @contextmanager
 def _load(processes: int) -> Iterator[list[float]]:
-    """Keep every core busy; what is yielded then holds for how long, and the processor time used, in seconds."""
+    """Keep every core busy; yields a list that gets the seconds and the processor seconds of the load at its end."""
     used: list[float] = []
     began = time.monotonic()
     busy = [subprocess.Popen([sys.executable, "-I", "-S", "-c", _BUSY]) for _ in range(processes)]

@@ -1,58 +1,142 @@
-"""`bringup bench failure`: from a fault until every survivor has been told of it, and whom they were told of."""
+"""`bringup bench failure`: the time from a fault until every survivor is told of it, and whether it was told right."""
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import sys
-from dataclasses import asdict
-from functools import partial
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
-from rich.console import Console
 
-from ..libraries import BRINGUP, client_environment
-from ..options import clients_parser, make_progress
-from ..report import introduce, machine_facts, versions_of
-from .alarms import watch_for_alarms
-from .faults import CATALOGUE, FEWEST_CLIENTS, Kind
-from .libraries import FAILURE_PEERS
-from .measure import PEER_RUNS_MAX, PEER_VICTIMS, FailureSettings, measure_faults, measure_peers
-from .report import alarms_table, failure_table, peers_table
+from ....transport.tcp.interfaces import free_ports
+from .. import libraries as others
+from ..libraries import BRINGUP, PATIENCE
+from ..runner import Case, Entrant, clients_option, count_option, json_option, run_scenario, seconds_option
+from .alarms import WATCHER, AlarmScenario
+from .faults import CATALOGUE, FEWEST_CLIENTS, VICTIMS, Fault, Kind, Limits, draw_trial
+from .report import FaultRow, faults_table, libraries_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from .faults import Fault
-    from .report import FaultRow
+    from rich.table import Table
 
-_seconds = partial(click.option, type=click.FloatRange(min=0, min_open=True))
+    from ..runner import Hosts
+    from ..trials import FaultTrial
+
+# A run of another library takes up to two minutes, and its time depends on its own time-outs alone.
+_LIBRARY_RUNS_MAX = 3
+_OTHERS = {f"{others.__name__}:{name}": getattr(others, name) for name in ("JAX_IDLE", "TORCH_BARRIER")}
+_CLIENT = Entrant(BRINGUP, f"{__package__}.client:FAULT_CLIENT")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The command's options; durations in seconds."""
+
+    clients: tuple[int, ...]
+    runs: int
+    timeout: float
+    seed: int
+    heartbeat_interval: float
+    heartbeat_timeout: float
+    deadline: float
+
+    @property
+    def limits(self) -> Limits:
+        """The time-outs of jobs with a stopped or missing client."""
+        return Limits(self.heartbeat_interval, self.heartbeat_timeout, self.deadline)
+
+
+class FaultScenario:
+    """Faults in jobs of bringup, then a killed client and a killed coordinator of other libraries; a `Scenario`."""
+
+    def __init__(self, settings: Settings, faults: Sequence[Fault]) -> None:
+        self._settings = settings
+        self._rng = random.Random(settings.seed)
+        self._rows = {
+            (fault, clients): FaultRow(
+                BRINGUP.name, fault, clients, settings.limits.bound(fault), settings.limits.floor(fault)
+            )
+            for fault in faults
+            for clients in settings.clients
+        }
+        self._others: list[FaultRow] = []
+        self.title = f"seed {settings.seed}, {settings.runs} runs of each row"
+        self.facts = asdict(settings)
+
+    def cases(self, entrants: Sequence[Entrant], hosts: Hosts) -> list[Case]:
+        cases = []
+        for clients in self._settings.clients:
+            turn = [row for (_, number), row in self._rows.items() if number == clients]
+            cases += [_case(row, _CLIENT.program, self._draw, hosts) for row in turn] * self._settings.runs
+        for entrant in entrants:
+            if entrant is not _CLIENT:
+                cases += self._cases_of_library(entrant, hosts)
+        return cases
+
+    def _cases_of_library(self, entrant: Entrant, hosts: Hosts) -> list[Case]:
+        phase = _OTHERS[entrant.program].phase
+        clients = min(self._settings.clients)
+        cases = []
+        for victim in VICTIMS:
+            row = FaultRow(entrant.library.name, Fault("kill", victim, phase), clients, None, 0.0)
+            self._others.append(row)
+            case = _case(row, entrant.program, self._draw_of_library, hosts)
+            cases += [case] * min(self._settings.runs, _LIBRARY_RUNS_MAX)
+        return cases
+
+    def _draw(self, row: FaultRow) -> FaultTrial:
+        ports = tuple(free_ports(row.clients))
+        return draw_trial(row.fault, ports, self._settings.limits, self._settings.timeout, self._rng)
+
+    def _draw_of_library(self, row: FaultRow) -> FaultTrial:
+        return replace(self._draw(row), patience=PATIENCE, may_end=True)
+
+    def as_object(self) -> dict[str, Any]:
+        return {
+            "rows": [row.as_object() for row in self._rows.values()],
+            "libraries": [row.as_object() for row in self._others],
+        }
+
+    def tables(self) -> list[Table]:
+        tables = [faults_table(list(self._rows.values()))]
+        return [*tables, libraries_table(self._others)] if self._others else tables
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether every survivor was told of the right client and cause."""
+        return not any(row.wrong or row.failures for row in self._rows.values())
+
+
+def _case(row: FaultRow, program: str, draw: Callable[[FaultRow], FaultTrial], hosts: Hosts) -> Case:
+    def sample() -> list[str]:
+        trial = draw(row)
+        return row.add(trial, hosts.run(program, trial))
+
+    return Case(row.title, sample)
 
 
 @click.command("failure")
-@click.option(
-    "--clients",
-    default="4,8,16,32",
-    callback=clients_parser(FEWEST_CLIENTS),
-    show_default=True,
-    help="Numbers of clients.",
-)
-@click.option("--runs", default=20, type=click.IntRange(min=1), show_default=True, help="Runs of each row.")
-@_seconds("--timeout", default=30.0, show_default=True, help="Seconds beyond its bound after which a survivor hangs.")
+@clients_option("--clients", "4,8,16,32", FEWEST_CLIENTS, "Numbers of clients.")
+@count_option("--runs", 20, "Runs of each row.")
+@seconds_option("--timeout", 30.0, "Seconds beyond its bound after which a survivor hangs.")
 @click.option("--seed", type=int, help="Seed of victims, orders and pauses; drawn and printed where not given.")
-@_seconds("--heartbeat-timeout", default=2.0, show_default=True, help="Of the jobs in which a client is stopped.")
-@_seconds("--heartbeat-interval", default=0.2, show_default=True, help="Of the jobs in which a client is stopped.")
-@_seconds("--deadline", default=2.0, show_default=True, help="The initialization_timeout of jobs that wait in vain.")
+@seconds_option("--heartbeat-timeout", 2.0, "Of the jobs in which a client is stopped.")
+@seconds_option("--heartbeat-interval", 0.2, "Of the jobs in which a client is stopped.")
+@seconds_option("--deadline", 2.0, "The initialization_timeout of jobs that wait in vain.")
 @click.option("--only", multiple=True, type=click.Choice(get_args(Kind)), help="Leave other faults out.")
-@click.option("--peers", is_flag=True, help=f"Kill clients of jax and torch as well, in {PEER_RUNS_MAX} runs at most.")
-@_seconds("--alarms", help="Instead: watch a healthy job for so many seconds beside a load that uses every core.")
-@click.option("--alarm-clients", default=16, type=click.IntRange(2), show_default=True, help="The clients of that job.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with the raw samples.")
+@click.option(
+    "--libraries",
+    is_flag=True,
+    help=f"Kill clients of jax and torch as well, in {_LIBRARY_RUNS_MAX} runs at most.",
+)
+@seconds_option("--alarms", None, "Instead: watch a healthy job for so many seconds beside a load on every core.")
+@count_option("--alarm-clients", 16, "The clients of that job.", 2)
+@json_option
 def failure_command(
     only: tuple[str, ...],
-    peers: bool,
+    libraries: bool,
     alarms: float | None,
     alarm_clients: int,
     as_json: bool,
@@ -67,71 +151,10 @@ def failure_command(
     """
     if options["heartbeat_timeout"] <= options["heartbeat_interval"]:
         raise click.BadParameter("it must be greater than --heartbeat-interval", param_hint="--heartbeat-timeout")
-    seed = random.SystemRandom().randrange(2**32) if seed is None else seed
-    settings = FailureSettings(seed=seed, **options)
     if alarms is not None:
-        is_sound = _show_alarms(alarm_clients, alarms, as_json)
-    else:
-        faults = [fault for fault in CATALOGUE if fault.kind in (only or get_args(Kind))]
-        is_sound = _show_faults(settings, faults, peers, as_json)
-    if not is_sound:
-        sys.exit(1)
-
-
-def _show_faults(settings: FailureSettings, faults: Sequence[Fault], with_peers: bool, as_json: bool) -> bool:
-    """Measure and print; returns whether every survivor was told of the right client."""
-    peers = {name: peer.measured for name, peer in FAILURE_PEERS.items() if with_peers}
-    absent = {peer.name: why for peer in peers.values() if (why := peer.available())}
-    present = {name: peer for name, peer in peers.items() if peer.name not in absent}
-    facts = {
-        **asdict(settings),
-        "machine": machine_facts(),
-        "versions": versions_of([BRINGUP, *present.values()]),
-        "absent": absent,
-    }
-    introduce(f"seed {settings.seed}, {settings.runs} runs of each row", facts, err=as_json)
-    rows, others = _measure(settings, faults, list(present))
-    if as_json:
-        objects = {"rows": [row.as_object() for row in rows], "peers": [row.as_object() for row in others]}
-        click.echo(json.dumps(facts | objects))
-    else:
-        Console().print(failure_table(rows), peers_table(others) if others else "")
-    return not any(row.wrong or row.failures for row in rows)
-
-
-def _measure(
-    settings: FailureSettings, faults: Sequence[Fault], peers: Sequence[str]
-) -> tuple[list[FaultRow], list[FaultRow]]:
-    environment = client_environment(os.environ)
-    of_peers = len(peers) * len(PEER_VICTIMS) * min(settings.runs, PEER_RUNS_MAX)
-    with make_progress() as progress:
-        total = settings.runs * len(settings.clients) * len(faults) + of_peers
-        task = progress.add_task("starting", total=total)
-
-        def ran(row: FaultRow, problems: Sequence[str]) -> None:
-            progress.update(task, advance=1, description=f"{row.clients} clients, {row.fault.title}")
-            for problem in problems:
-                line = f"{row.library}, {row.clients} clients, {row.fault.title}, {row.fault.phase}: {problem}"
-                progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-        rows = measure_faults(settings, faults, environment, ran)
-        return rows, measure_peers(settings, peers, environment, ran)
-
-
-def _show_alarms(clients: int, seconds: float, as_json: bool) -> bool:
-    """Watch and print; returns whether there was no alarm."""
-    facts = {"machine": machine_facts(), "versions": versions_of([BRINGUP]), "absent": {}}
-    introduce(f"{clients} clients for {seconds:g} s, beside a load", facts, err=as_json)
-    with make_progress() as progress:
-        progress.add_task("watching", total=None)
-        alarms = watch_for_alarms(
-            clients,
-            seconds,
-            client_environment(os.environ),
-            lambda line: progress.console.print(line, markup=False, highlight=False, soft_wrap=True),
-        )
-    if as_json:
-        click.echo(json.dumps(facts | {"alarms": asdict(alarms)}))
-    else:
-        Console().print(alarms_table(alarms))
-    return not alarms.failures
+        run_scenario(AlarmScenario(alarm_clients, alarms), [WATCHER], as_json=as_json)
+        return
+    seed = random.SystemRandom().randrange(2**32) if seed is None else seed
+    faults = [fault for fault in CATALOGUE if fault.kind in (only or get_args(Kind))]
+    entrants = [Entrant(program.library, name) for name, program in _OTHERS.items() if libraries]
+    run_scenario(FaultScenario(Settings(seed=seed, **options), faults), [_CLIENT, *entrants], as_json=as_json)

@@ -1,4 +1,9 @@
-"""The faults of `bringup bench failure`: what is done to whom and when, the bound of each, and who is to be blamed."""
+"""The faults of `bringup bench failure`: what happens to whom and when, the time bounds, and the expected notice.
+
+The tests of faults and the simulator have tables of their own: theirs are actions on a live process under test and on
+a simulated network (cuts, delays, duplicates, full tables), which no trial can inflict; common to all three are only
+the words kill and stop.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +11,36 @@ import random
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
+
+from ..trials import FaultTrial
 
 Kind = Literal["kill", "raise", "exit", "stop", "missing"]
 Victim = Literal["client", "coordinator"]
 
 FEWEST_CLIENTS = 3
-"""A victim, a client that is missing, and one that survives."""
+"""A victim, a client that is missing, and a survivor."""
 
-_TOLD_OF_END = 0.25
-_TOLD_OF_SILENCE = 1.0
-_TOLD_OF_ABSENCE = 0.5
+_NOTICE_OF_END = 0.25
+"""Seconds; far below any time-out that could tell of an end instead."""
+_NOTICE_BEYOND_SILENCE = 1.0
+"""Seconds beyond the heartbeat timeout, which the detector extends by its own loop's lag."""
+_NOTICE_BEYOND_DEADLINE = 0.5
+"""Seconds beyond the deadline of the initialization: clients that are released together reach it one by one."""
 _SILENCE = re.compile(r"no heartbeat for ([\d.]+) s")
 _ROUNDING = 0.05
 _OTHERS_TOO = "Clients that failed with it"
 # In heartbeat intervals; a longer one between two heartbeats of a client that runs is called overdue.
 _LONGEST_GAP = 1.5
 _NEVER = 600.0
-_PAUSE = (0.1, 0.5)
-_TEXT_CHARACTERS_MAX = 2000
+_PAUSE = (0.1, 0.5)  # seconds, drawn: a fault is to come at any moment between two heartbeats
+_DONE: Mapping[str, str] = {
+    "kill": "was killed",
+    "raise": "raised",
+    "exit": "exited",
+    "stop": "was stopped",
+    "missing": "was not started",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +50,8 @@ class Fault:
     Attributes:
         kind: `kill` (SIGKILL), `raise` (an exception leaves `async with`), `exit` (`sys.exit` without shutdown), `stop`
             (SIGSTOP) or `missing` (it never starts).
-        victim: Whether it befalls client 0, which hosts the coordinator, or another.
-        phase: What all clients are doing then.
+        victim: Client 0, which hosts the coordinator, or another.
+        phase: The phase of all clients at the fault.
     """
 
     kind: Kind
@@ -44,16 +60,16 @@ class Fault:
 
     @property
     def title(self) -> str:
-        """What the table calls it."""
+        """The fault's name in tables."""
         signals = {"kill": "SIGKILL", "stop": "SIGSTOP"}
         return f"{signals.get(self.kind, self.kind)} {self.victim}"
 
 
 _PHASES = ("rendezvous", "devices", "idle", "barrier", "collective")
-_VICTIMS: tuple[Victim, ...] = ("client", "coordinator")
+VICTIMS: tuple[Victim, ...] = ("client", "coordinator")
 CATALOGUE = (
-    *(Fault("kill", victim, phase) for phase in _PHASES for victim in _VICTIMS),
-    *(Fault(kind, victim, "idle") for kind in ("raise", "exit", "stop") for victim in _VICTIMS),
+    *(Fault("kill", victim, phase) for phase in _PHASES for victim in VICTIMS),
+    *(Fault(kind, victim, "idle") for kind in ("raise", "exit", "stop") for victim in VICTIMS),
     # Without the coordinator nobody gets as far as the rendezvous.
     Fault("missing", "client", "rendezvous"),
     Fault("missing", "coordinator", "connect"),
@@ -62,7 +78,7 @@ CATALOGUE = (
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The time-outs of the jobs in which somebody is stopped or missing, in seconds; the others have the defaults."""
+    """The time-outs of jobs with a stopped or missing client, in seconds; all others have the defaults."""
 
     heartbeat_interval: float
     heartbeat_timeout: float
@@ -75,69 +91,33 @@ class Limits:
         return {"initialization_timeout": self.deadline} if fault.kind == "missing" else {}
 
     def bound(self, fault: Fault) -> float:
-        """Within which time all survivors are to be told."""
+        """The time by which all survivors are to have a notice."""
         if fault.kind == "stop":
-            return self.heartbeat_timeout + _TOLD_OF_SILENCE
-        return self.deadline + _TOLD_OF_ABSENCE if fault.kind == "missing" else _TOLD_OF_END
+            return self.heartbeat_timeout + _NOTICE_BEYOND_SILENCE
+        return self.deadline + _NOTICE_BEYOND_DEADLINE if fault.kind == "missing" else _NOTICE_OF_END
 
     def floor(self, fault: Fault) -> float:
-        """Before which time none may be told: silence counts from the last heartbeat, which was before the stop."""
+        """The time before which none may have one; silence counts from the last heartbeat before the stop."""
         if fault.kind == "stop":
             return self.heartbeat_timeout - _LONGEST_GAP * self.heartbeat_interval
         return self.deadline if fault.kind == "missing" else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FaultPlan:
-    """One run.
+class Notice:
+    """The failure as one survivor was told of it.
 
     Attributes:
-        kind: The fault's.
-        phase: What all clients do when it comes.
-        victim: Whom it befalls.
-        ports: A free loopback port per client, in client order.
-        order: The clients that are started, in this order.
-        pause: Seconds from when all are in position until the fault.
-        options: Those of `initialize()`.
-        environment: What the clients add to their environment.
-        patience: Seconds from the fault until a survivor that has heard nothing has hung.
-        timeout: Seconds for every other step.
-        may_end: Whether a survivor that ends has thereby been told, as other libraries' clients are.
-    """
-
-    kind: Kind
-    phase: str
-    victim: int
-    ports: Sequence[int]
-    order: Sequence[int]
-    pause: float
-    options: Mapping[str, float]
-    environment: Mapping[str, str]
-    patience: float
-    timeout: float
-    may_end: bool = False
-
-    @property
-    def survivors(self) -> tuple[int, ...]:
-        """The clients that are to be told."""
-        return tuple(client_id for client_id in self.order if client_id != self.victim)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """What one survivor was told.
-
-    Attributes:
-        by: The survivor.
+        survivor: Its client id.
         after: Seconds after the fault.
         error: The type of the exception.
         text: Its text.
-        client_id: Whom it names.
-        cause: The cause it names.
-        missing: The clients it calls missing.
+        client_id: The client that it names.
+        cause: The cause that it names.
+        missing: The clients that it calls missing.
     """
 
-    by: int
+    survivor: int
     after: float
     error: str
     text: str
@@ -146,19 +126,8 @@ class Told:
     missing: Collection[int]
 
 
-def describe(error: BaseException) -> Mapping[str, Any]:
-    """What an exception tells a survivor: the fields of `Told` that depend on it alone."""
-    return {
-        "error": type(error).__name__,
-        "text": str(error)[:_TEXT_CHARACTERS_MAX],
-        "client_id": getattr(error, "client_id", None),
-        "cause": getattr(error, "cause", "")[:_TEXT_CHARACTERS_MAX],
-        "missing": sorted(getattr(error, "missing", ())),
-    }
-
-
-def plan_run(fault: Fault, ports: Sequence[int], limits: Limits, timeout: float, rng: random.Random) -> FaultPlan:
-    """Draw one run: who is the victim, in which order the processes start, and how long after that the fault comes."""
+def draw_trial(fault: Fault, ports: Sequence[int], limits: Limits, timeout: float, rng: random.Random) -> FaultTrial:
+    """Draw one run: the victim, the order in which the processes start, and the pause before the fault."""
     num_clients = len(ports)
     victim = 0 if fault.victim == "coordinator" else rng.randrange(1, num_clients)
     order = list(range(num_clients))
@@ -167,7 +136,7 @@ def plan_run(fault: Fault, ports: Sequence[int], limits: Limits, timeout: float,
         order.remove(victim)
     elif fault.phase == "rendezvous":
         order.remove(rng.choice([client_id for client_id in order if client_id not in (0, victim)]))
-    return FaultPlan(
+    return FaultTrial(
         kind=fault.kind,
         phase=fault.phase,
         victim=victim,
@@ -181,41 +150,33 @@ def plan_run(fault: Fault, ports: Sequence[int], limits: Limits, timeout: float,
     )
 
 
-def complaints(plan: FaultPlan, told: Collection[Told]) -> Iterator[str]:
-    """Yield a text for each survivor that was told before the fault, or of another client, or of another cause."""
-    for one in told:
+def complaints(trial: FaultTrial, notices: Collection[Notice]) -> Iterator[str]:
+    """Yield a text for each notice that came before the fault, or names another client or another cause."""
+    for one in notices:
+        who = f"client {one.survivor} was told"
         if one.after < 0:
-            yield f"client {one.by} was told before the fault: {one.error}: {one.text}"
-        elif not _is_right(plan, one):
-            yield f"client {one.by} was told, after client {plan.victim} {_DONE[plan.kind]}: {one.error}: {one.text}"
+            yield f"{who} before the fault: {one.error}: {one.text}"
+        elif not _is_right(trial, one):
+            yield f"{who}, after client {trial.victim} {_DONE[trial.kind]}: {one.error}: {one.text}"
 
 
-_DONE: Mapping[Kind, str] = {
-    "kill": "was killed",
-    "raise": "raised",
-    "exit": "exited",
-    "stop": "was stopped",
-    "missing": "was not started",
-}
+def _is_right(trial: FaultTrial, notice: Notice) -> bool:
+    if trial.kind == "missing":
+        return notice.error == "RendezvousTimeoutError" and list(notice.missing) == [trial.victim]
+    types = ("PeerFailedError", "CoordinatorLostError") if trial.victim == 0 else ("PeerFailedError",)
+    is_alone = _OTHERS_TOO not in notice.text
+    return notice.error in types and notice.client_id == trial.victim and is_alone and _fits(trial, notice.cause)
 
 
-def _is_right(plan: FaultPlan, told: Told) -> bool:
-    if plan.kind == "missing":
-        return told.error == "RendezvousTimeoutError" and list(told.missing) == [plan.victim]
-    types = ("PeerFailedError", "CoordinatorLostError") if plan.victim == 0 else ("PeerFailedError",)
-    is_alone = _OTHERS_TOO not in told.text
-    return told.error in types and told.client_id == plan.victim and is_alone and _fits(plan, told.cause)
-
-
-def _fits(plan: FaultPlan, cause: str) -> bool:
-    match plan.kind:
+def _fits(trial: FaultTrial, cause: str) -> bool:
+    match trial.kind:
         case "raise":
             return cause.startswith("RuntimeError:")
         case "exit":
             return cause.startswith("SystemExit:")
         case "stop":
             silence = _SILENCE.search(cause)
-            return silence is not None and float(silence[1]) >= plan.options["heartbeat_timeout"] - _ROUNDING
-        case "kill" if plan.victim != 0:
+            return silence is not None and float(silence[1]) >= trial.options["heartbeat_timeout"] - _ROUNDING
+        case "kill" if trial.victim != 0:
             return cause.startswith("process died")
     return _SILENCE.search(cause) is None

@@ -1,48 +1,59 @@
-"""`bringup bench services`: the key-value store and the barriers, in jobs on this machine's loopback, side by side."""
+"""`bringup bench services`: the key-value store and the barriers, library by library, on this machine's loopback."""
 
 from __future__ import annotations
 
 import importlib.util
-import json
-import os
-import sys
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+import statistics
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 
 from ....transport.tcp.interfaces import free_ports
-from ..host import Host
-from ..libraries import BRINGUP, client_environment
-from ..options import clients_parser, make_progress
-from ..report import introduce, machine_facts, versions_of
+from ..libraries import BRINGUP
+from ..report import new_table, statistics_of
+from ..runner import (
+    Case,
+    Entrant,
+    clients_option,
+    count_option,
+    json_option,
+    only_option,
+    run_scenario,
+    seconds_option,
+)
+from ..trials import ServiceTrial
 from .figures import Task
 from .other_libraries import JAX_SERVICES, TORCH_SERVICES
 from .own_library import BRINGUP_SERVICES
-from .report import ServiceRow, is_sound, services_table
-from .run import CONDUCTOR, ServicePlan, run_services
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
 
-    from ..libraries import Measured
-    from .run import ServiceOutcome
+    from rich.table import Table
 
-    Ran = Callable[[str, Task, ServiceOutcome], None]
+    from ..runner import Hosts
+    from ..trials import Outcome
+    from .figures import Figure
 
 _CROWD_ROUNDS_SHARE = 10
-_LIBRARIES: Mapping[str, tuple[str, Measured]] = {
-    "BRINGUP": (f"{type(BRINGUP_SERVICES).__module__}:BRINGUP_SERVICES", BRINGUP_SERVICES.measured),
-    "JAX": (f"{type(JAX_SERVICES).__module__}:JAX_SERVICES", JAX_SERVICES.measured),
-    "TORCH": (f"{type(TORCH_SERVICES).__module__}:TORCH_SERVICES", TORCH_SERVICES.measured),
+_CAPTION = (
+    "get, set: the p50 of one client, a set with its acknowledgement (TCPStore's: with the check that follows it); "
+    "barrier: a client's time in it, all meeting over and over; tasks: of one process, for the others threads; "
+    "connect: until all have met; sync: through bringup.sync"
+)
+_VERDICTS = {True: "within", False: "beyond", None: ""}
+_ENTRANTS = {
+    "BRINGUP": Entrant(BRINGUP_SERVICES.library, f"{type(BRINGUP_SERVICES).__module__}:BRINGUP_SERVICES"),
+    "JAX": Entrant(JAX_SERVICES.library, f"{type(JAX_SERVICES).__module__}:JAX_SERVICES"),
+    "TORCH": Entrant(TORCH_SERVICES.library, f"{type(TORCH_SERVICES).__module__}:TORCH_SERVICES"),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceSettings:
-    """How the bench runs, as asked for on the command line; seconds."""
+class Settings:
+    """The command's options; seconds."""
 
     runs: int
     calls: int
@@ -53,80 +64,163 @@ class ServiceSettings:
     loop: str
     timeout: float
 
+    def tasks(self) -> list[Task]:
+        """The kinds of runs, in the order of the table."""
+        return [
+            Task("calls", 1),
+            *(Task("rate", clients) for clients in self.clients),
+            *(Task("barrier", clients) for clients in self.barriers),
+            *(Task("crowd", clients) for clients in self.crowds),
+        ]
 
-def tasks_of(settings: ServiceSettings) -> list[Task]:
-    """Return the kinds of runs, in the order in which the table has them."""
-    return [
-        Task("calls", 1),
-        *(Task("rate", clients) for clients in settings.clients),
-        *(Task("barrier", clients) for clients in settings.barriers),
-        *(Task("crowd", clients) for clients in settings.crowds),
-    ]
+    def trial(self, task: Task) -> ServiceTrial:
+        """One run; a crowd meets less often, as its rounds are long."""
+        return ServiceTrial(
+            ports=tuple(free_ports(task.processes)),
+            order=tuple(range(task.processes)),
+            kind=task.kind,
+            clients=task.clients,
+            calls=self.calls,
+            rounds=max(1, self.rounds // _CROWD_ROUNDS_SHARE) if task.kind == "crowd" else self.rounds,
+            loop=self.loop,
+            timeout=self.timeout,
+        )
 
 
-def plan_run(settings: ServiceSettings, task: Task) -> ServicePlan:
-    """Return one run; a crowd meets less often, as its rounds are long."""
-    rounds = max(1, settings.rounds // _CROWD_ROUNDS_SHARE) if task.kind == "crowd" else settings.rounds
-    ports = tuple(free_ports(task.processes))
-    return ServicePlan(ports, task.kind, task.clients, settings.calls, rounds, settings.loop, settings.timeout)
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The samples of one figure of one library.
+
+    Attributes:
+        library: The library's name.
+        figure: The figure.
+        samples: A value for each run that gave one: seconds, or calls a second.
+        failures: A text for each run that failed.
+        wrong: A text for each wrong answer.
+    """
+
+    library: str
+    figure: Figure
+    samples: list[float] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+    def add(self, outcome: Outcome) -> None:
+        """Add a run."""
+        if outcome.failure is not None:
+            self.failures.append(outcome.failure)
+            return
+        self.wrong.extend(outcome.value["wrong"])
+        if self.figure.key in outcome.value["samples"]:
+            self.samples.append(outcome.value["samples"][self.figure.key])
+
+    @property
+    def within(self) -> bool | None:
+        """Whether the median is within the bar; `None` where there is no bar, or no sample."""
+        return self.figure.is_within(statistics.median(self.samples)) if self.samples else None
+
+    @property
+    def median(self) -> str:
+        """The median as a cell of the table."""
+        if self.samples:
+            return shown_value(self.figure, statistics.median(self.samples))
+        return "failed" if self.failures else "-"
+
+    def as_object(self) -> dict[str, Any]:
+        """The row for JSON: its samples and statistics, and whether its median is within the bar."""
+        found = {"samples": self.samples, "failures": self.failures, "wrong": self.wrong, "within": self.within}
+        return {"library": self.library} | asdict(self.figure) | found | statistics_of(self.samples)
 
 
-def measure_services(
-    settings: ServiceSettings,
-    libraries: Mapping[str, tuple[str, Measured]],
-    environment: Mapping[str, str],
-    ran: Ran,
-) -> list[ServiceRow]:
-    """Run all libraries in turn, run by run, so that what else the machine does is shared between them.
+class ServiceScenario:
+    """The services of each library, task by task; a `Scenario`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._rows: list[Row] = []
+        self.title = f"{settings.runs} runs of each kind, callers on {settings.loop}"
+        self.facts = asdict(settings)
+
+    def cases(self, entrants: Sequence[Entrant], hosts: Hosts) -> list[Case]:
+        cases: list[Case] = []
+        for task in self._settings.tasks():
+            turn = []
+            for entrant in entrants:
+                rows = [Row(entrant.library.name, figure) for figure in task.figures]
+                self._rows += rows
+                title = f"{entrant.library.name}, {task.clients} clients, {task.kind}"
+                turn.append(Case(title, partial(self._sample, hosts, entrant.program, task, rows)))
+            cases += turn * self._settings.runs
+        return cases
+
+    def _sample(self, hosts: Hosts, program: str, task: Task, rows: Sequence[Row]) -> list[str]:
+        outcome = hosts.run(program, self._settings.trial(task))
+        for row in rows:
+            row.add(outcome)
+        return list(outcome.value["wrong"]) if outcome.failure is None else [f"failed: {outcome.failure}"]
+
+    def as_object(self) -> dict[str, Any]:
+        return {"rows": [row.as_object() for row in self._rows]}
+
+    def tables(self) -> list[Table]:
+        return [services_table(self._rows, BRINGUP.name)]
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether no answer was wrong, and no run of bringup failed."""
+        return is_sound(self._rows, BRINGUP.name)
+
+
+def is_sound(rows: Sequence[Row], reference: str) -> bool:
+    """Whether no answer was wrong, and no run of the reference failed."""
+    return not any(row.wrong or (row.failures and row.library == reference) for row in rows)
+
+
+def services_table(rows: Sequence[Row], reference: str) -> Table:
+    """One line per figure: the bar, the reference's median and whether it is within, and the medians of the others.
 
     Args:
-        settings: What to run.
-        libraries: The harness's name of each library, and the library.
-        environment: The environment of all clients.
-        ran: Called after every run.
+        rows: All rows.
+        reference: The library whose figures the bars are for.
     """
-    rows: list[ServiceRow] = []
-    with ExitStack() as stack:
-        hosts = {
-            measured.name: stack.enter_context(Host(spec, "fork", environment, CONDUCTOR))
-            for spec, measured in libraries.values()
-        }
-        for task in tasks_of(settings):
-            of_task = {name: [ServiceRow(name, figure) for figure in task.figures] for name in hosts}
-            for name, host in list(hosts.items()) * settings.runs:
-                outcome = run_services(host, plan_run(settings, task))
-                for row in of_task[name]:
-                    row.take(outcome)
-                ran(name, task, outcome)
-            rows += [row for of_library in of_task.values() for row in of_library]
-    return rows
+    figures = list(dict.fromkeys(row.figure for row in rows))
+    libraries = list(dict.fromkeys(row.library for row in rows))
+    others = [library for library in libraries if library != reference]
+    cells = {(row.library, row.figure): row for row in rows}
+    numbers = ["bar", *([reference, ""] if reference in libraries else []), *others]
+    table = new_table("Medians over the runs", ["what"], numbers, _CAPTION)
+    for figure in figures:
+        bar = "" if figure.bar is None else shown_value(figure, figure.bar)
+        own = cells.get((reference, figure))
+        shown = [] if own is None else [own.median, _VERDICTS[own.within]]
+        table.add_row(figure.words, bar, *shown, *(cells[other, figure].median for other in others))
+    return table
+
+
+def shown_value(figure: Figure, value: float) -> str:
+    """A value with the unit that suits its size."""
+    if figure.is_rate:
+        return f"{value:,.0f}/s"
+    if value < 0.2e-3:
+        return f"{value * 1e6:.0f} us"
+    return f"{value * 1e3:.2f} ms" if value < 0.02 else f"{value * 1e3:.0f} ms"
 
 
 @click.command("services")
-@click.option("--runs", default=5, type=click.IntRange(min=1), show_default=True, help="Runs of each kind.")
-@click.option("--calls", default=2000, type=click.IntRange(min=1), show_default=True, help="Calls of 100 bytes a run.")
-@click.option("--rounds", default=300, type=click.IntRange(min=1), show_default=True, help="Rounds of a barrier a run.")
-@click.option("--clients", default="8", callback=clients_parser(1), show_default=True, help="Clients that get at once.")
-@click.option("--barriers", default="4,16", callback=clients_parser(2), show_default=True, help="Processes that meet.")
-@click.option(
-    "--crowds", default="64,256,1024", callback=clients_parser(2), show_default=True, help="Clients in one process."
-)
+@count_option("--runs", 5, "Runs of each kind.")
+@count_option("--calls", 2000, "Calls of 100 bytes a run.")
+@count_option("--rounds", 300, "Rounds of a barrier a run.")
+@clients_option("--clients", "8", 1, "Clients that get at once.")
+@clients_option("--barriers", "4,16", 2, "Processes that meet.")
+@clients_option("--crowds", "64,256,1024", 2, "Clients in one process.")
 @click.option(
     "--loop",
     type=click.Choice(["uvloop", "asyncio"]),
     help="The event loop that bringup's callers use; uvloop where it is installed.",
 )
-@click.option(
-    "--timeout",
-    default=120.0,
-    type=click.FloatRange(min=0, min_open=True),
-    show_default=True,
-    help="Seconds after which a run has failed and its clients are killed.",
-)
-@click.option(
-    "--only", multiple=True, type=click.Choice(list(_LIBRARIES), case_sensitive=False), help="Leave others out."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with the sample of every run.")
+@seconds_option("--timeout", 120.0, "Seconds after which a run has failed and its clients are killed.")
+@only_option(_ENTRANTS)
+@json_option
 def services_command(only: tuple[str, ...], as_json: bool, loop: str | None, **options: Any) -> None:
     """Time the key-value store and the barriers of jobs on this machine's loopback.
 
@@ -136,36 +230,5 @@ def services_command(only: tuple[str, ...], as_json: bool, loop: str | None, **o
     answer was wrong, a barrier let somebody go too early, or a run of bringup failed: then it is 1.
     """
     loop = loop or ("uvloop" if importlib.util.find_spec("uvloop") else "asyncio")
-    settings = ServiceSettings(loop=loop, **options)
-    chosen = {name: library for name, library in _LIBRARIES.items() if name in (only or _LIBRARIES)}
-    absent = {measured.name: why for _, measured in chosen.values() if (why := measured.available())}
-    present = {name: library for name, library in chosen.items() if library[1].name not in absent}
-    facts = {
-        **asdict(settings),
-        "machine": machine_facts(),
-        "versions": versions_of([measured for _, measured in present.values()]),
-        "absent": absent,
-    }
-    introduce(f"{settings.runs} runs of each kind, callers on {loop}", facts, err=as_json)
-    rows = _measure(settings, present)
-    if as_json:
-        click.echo(json.dumps(facts | {"rows": [row.as_object() for row in rows]}))
-    else:
-        Console().print(services_table(rows, BRINGUP.name))
-    if not is_sound(rows, BRINGUP.name):
-        sys.exit(1)
-
-
-def _measure(settings: ServiceSettings, libraries: Mapping[str, tuple[str, Measured]]) -> Sequence[ServiceRow]:
-    with make_progress() as progress:
-        total = settings.runs * len(libraries) * len(tasks_of(settings))
-        bar = progress.add_task("starting", total=total)
-
-        def ran(library: str, task: Task, outcome: ServiceOutcome) -> None:
-            what = f"{library}, {task.clients} clients, {task.kind}"
-            progress.update(bar, advance=1, description=what)
-            failure = () if outcome.failure is None else (f"failed: {outcome.failure}",)
-            for problem in (*outcome.wrong, *failure):
-                progress.console.print(f"{what}: {problem}", markup=False, highlight=False, soft_wrap=True)
-
-        return measure_services(settings, libraries, client_environment(os.environ), ran)
+    entrants = [entrant for name, entrant in _ENTRANTS.items() if name in (only or _ENTRANTS)]
+    run_scenario(ServiceScenario(Settings(loop=loop, **options)), entrants, as_json=as_json)

@@ -1,4 +1,4 @@
-"""What `bringup bench services` measures: its figures, their bars, and the runs that give them."""
+"""The figures of `bringup bench services`, their bars, and the runs that give them. Pure."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Figure:
     """One line of the table.
 
     Attributes:
-        key: What a run calls it.
-        words: What the table calls it.
-        clients: How many take part.
-        bar: Seconds that it may take, or calls a second that it must reach; `None` where nothing is asked.
-        is_rate: Whether it is calls a second, of which more is better, and not seconds.
+        key: Its name in a run's samples.
+        words: Its name in the table.
+        clients: The number of clients that take part.
+        bar: The most seconds, or the fewest calls a second; `None` where there is no bar.
+        is_rate: Whether it is calls a second, and not seconds.
     """
 
     key: str
@@ -46,12 +46,12 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One kind of run: so many processes or tasks, doing one thing.
+    """One kind of run.
 
     Attributes:
         kind: `calls`: one client gets and sets; `rate`: all get at once; `barrier`: all processes meet; `crowd`: the
             clients are in one process, connect and meet.
-        clients: How many do it.
+        clients: The number of processes, or of tasks or threads.
     """
 
     kind: Kind
@@ -59,12 +59,12 @@ class Task:
 
     @property
     def processes(self) -> int:
-        """How many processes the run has."""
+        """The number of processes."""
         return {"calls": 2, "rate": self.clients + 1, "barrier": self.clients, "crowd": 2}[self.kind]
 
     @property
     def figures(self) -> tuple[Figure, ...]:
-        """What the run gives."""
+        """The figures that the run gives."""
         n = self.clients
         if self.kind == "calls":
             return _CALLS
@@ -91,14 +91,14 @@ _CALLS = (
 
 
 def meeting_of(entered: Sequence[Sequence[float]], left: Sequence[Sequence[float]]) -> tuple[float, list[str]]:
-    """Return what a barrier takes when all meet over and over, and what was wrong with it.
+    """The time that a client waits in a barrier when all meet over and over, and the rounds that were released early.
 
     Args:
-        entered: When each client came to each round, in seconds of one clock, `[clients][rounds]`.
-        left: When each client was let go, likewise.
+        entered: The times at which each client came to each round, in seconds of one clock, `[clients][rounds]`.
+        left: The times at which each client left it, likewise.
 
     Returns:
-        The median over the clients of the median of their rounds, and a text for each round that somebody left before
+        The median over the clients of the median of their rounds, and a text for each round that a client left before
         all had come.
     """
     wrong = []
@@ -111,23 +111,23 @@ def meeting_of(entered: Sequence[Sequence[float]], left: Sequence[Sequence[float
 
 
 def rate_of(calls: int, spans: Sequence[tuple[float, float]]) -> float:
-    """Return calls a second: `calls` of each client, all of them from the first's beginning to the last's end."""
+    """Calls a second: `calls` of each client, from the first client's beginning to the last one's end."""
     return calls * len(spans) / (max(ended for _, ended in spans) - min(began for began, _ in spans))
 
 
 def median(values: Sequence[float]) -> float:
-    """Return the median, which of an even number is one of the values: no sample is made up."""
+    """The median, which for an even number of values is one of them: a mean of two would be no sample."""
     return sorted(values)[len(values) // 2]
 
 
 def evaluate(task: Task, calls: int, heard: Mapping[int, Mapping[str, Any]]) -> tuple[dict[str, float], list[str]]:
-    """Return the figures of one run by key, and what was wrong with it.
+    """The figures of one run by key, and a text for each wrong answer.
 
     Args:
-        task: What was run.
-        calls: How many calls a client made.
-        heard: What each client has measured: `samples` by key, or `began` and `ended`, or `entered` and `left`; and
-            what was `wrong`.
+        task: The kind of run.
+        calls: The calls of each client.
+        heard: The measurements of each client: `samples` by key, or `began` and `ended`, or `entered` and `left`; and
+            `wrong` answers.
     """
     wrong = [f"client {client_id}: {text}" for client_id, said in heard.items() for text in said.get("wrong", ())]
     samples: dict[str, float] = {}

@@ -9,63 +9,62 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..libraries import JAX, TORCH
+from ..libraries import JAX, TORCH, join_jax
 from ..worker import LOOPBACK
-from .crowd import Meet, allow_files, meet_in_threads
-from .work import Face, Orders, take_part
+from .work import Face, Meet, Orders, allow_files, meet_in_threads, take_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..libraries import Measured
-    from ..worker import Place, Station
+    from ..libraries import Library
+    from ..worker import Assignment, HostPipe
 
 _TIMEOUT = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """A library whose calls block; the harness's `Library`.
+    """A library with blocking calls; the `Program` of its clients.
 
     Attributes:
-        measured: The library as it is.
-        join: Brings one client up; returns its services, and how it leaves.
-        serve: Serves a crowd, given its place and how many they are; returns what must be kept alive.
-        connect: Connects one client of a crowd and meets the others, given the place, how many they are, and its id.
+        library: The library.
+        join: Brings one client up; returns its services, and a call that leaves.
+        serve: Serves a crowd of so many clients; returns an object that must be kept alive.
+        connect: Connects one client of a crowd, given their number and its id, and meets the others.
     """
 
-    measured: Measured
-    join: Callable[[Place], tuple[Face, Callable[[], None]]]
-    serve: Callable[[Place, int], object]
-    connect: Callable[[Place, int, int], Meet]
+    library: Library
+    join: Callable[[Assignment], tuple[Face, Callable[[], None]]]
+    serve: Callable[[Assignment, int], object]
+    connect: Callable[[Assignment, int, int], Meet]
 
     def load(self) -> None:
         """Import the library."""
-        self.measured.load()
+        self.library.load()
 
-    def work(self, place: Place, station: Station) -> None:
+    def work(self, assignment: Assignment, host: HostPipe) -> None:
         """Do one client's part."""
-        orders = Orders.of(place)
+        orders = Orders.of(assignment)
         clients = orders.task.clients
-        if orders.task.kind == "crowd":
-            allow_files(clients)
         if orders.task.kind != "crowd":
-            self._take_part(place, station)
-        elif place.client_id == 0:
-            kept = self.serve(place, clients)
-            station.say("serving", None)
+            self._take_part(assignment, host)
+            return
+        allow_files(clients)
+        if assignment.client_id == 0:
+            kept = self.serve(assignment, clients)
+            host.say("serving", None)
             threading.Event().wait()
             del kept
         else:
-            station.wait_until_told()
-            told = meet_in_threads(clients, orders.rounds, lambda number: self.connect(place, clients, number))
-            station.say("measured", told)
+            host.wait_for_order()
+            found = meet_in_threads(clients, orders.rounds, lambda number: self.connect(assignment, clients, number))
+            host.say("measured", found)
             threading.Event().wait()
 
-    def _take_part(self, place: Place, station: Station) -> None:
-        face, leave = self.join(place)
-        station.say("measured", asyncio.run(take_part(face, place)))
-        station.wait_until_told()
+    def _take_part(self, assignment: Assignment, host: HostPipe) -> None:
+        face, leave = self.join(assignment)
+        host.say("measured", asyncio.run(take_part(face, assignment)))
+        host.wait_for_order()
         leave()
 
 
@@ -87,10 +86,8 @@ class _JaxServices:
         return None
 
 
-def _join_jax(place: Place) -> tuple[Face, Callable[[], None]]:
-    distributed = importlib.import_module("jax").distributed
-    address = place.jobs[0]
-    distributed.initialize(address, place.num_clients, place.client_id, coordinator_bind_address=address)
+def _join_jax(assignment: Assignment) -> tuple[Face, Callable[[], None]]:
+    distributed = join_jax(assignment)
     client = importlib.import_module("jax._src.distributed").global_state.client
     return _JaxServices(client), distributed.shutdown
 
@@ -99,13 +96,13 @@ def _jax_runtime() -> Any:
     return importlib.import_module("jax._src.lib")._jax
 
 
-def _serve_jax(place: Place, clients: int) -> object:
-    return _jax_runtime().get_distributed_runtime_service(place.jobs[0], clients)
+def _serve_jax(assignment: Assignment, clients: int) -> object:
+    return _jax_runtime().get_distributed_runtime_service(assignment.jobs[0], clients)
 
 
-def _connect_jax(place: Place, clients: int, client_id: int) -> Meet:
+def _connect_jax(assignment: Assignment, clients: int, client_id: int) -> Meet:
     client = _jax_runtime().get_distributed_runtime_client(
-        place.jobs[0], client_id, init_timeout=_TIMEOUT, use_compression=True
+        assignment.jobs[0], client_id, init_timeout=_TIMEOUT, use_compression=True
     )
     client.connect()  # returns when all have connected
     return lambda number: client.wait_at_barrier(f"crowd/{number}", _TIMEOUT * 1000)
@@ -132,7 +129,7 @@ class _TorchServices:
 
 
 def _meet_at(store: Any, name: str, clients: int) -> None:
-    """Meet in the way that the store has: one call, where it has that, or a counter and a key that the last sets."""
+    """Meet by the store's own barrier, where it has one, or by a counter and a key that the last client sets."""
     if hasattr(store, "barrier"):
         store.barrier(name, clients)
         return
@@ -141,22 +138,22 @@ def _meet_at(store: Any, name: str, clients: int) -> None:
     store.wait([f"{name}/all"])
 
 
-def _open_store(place: Place, *, hosts: bool) -> Any:
+def _open_store(assignment: Assignment, *, hosts: bool) -> Any:
     store = importlib.import_module("torch.distributed").TCPStore
-    return store(LOOPBACK, place.ports[0], is_master=hosts, wait_for_workers=False)
+    return store(LOOPBACK, assignment.ports[0], is_master=hosts, wait_for_workers=False)
 
 
-def _join_torch(place: Place) -> tuple[Face, Callable[[], None]]:
-    store = _open_store(place, hosts=place.client_id == 0)
-    return _TorchServices(store, place.num_clients), lambda: None
+def _join_torch(assignment: Assignment) -> tuple[Face, Callable[[], None]]:
+    store = _open_store(assignment, hosts=assignment.client_id == 0)
+    return _TorchServices(store, assignment.num_clients), lambda: None
 
 
-def _serve_torch(place: Place, clients: int) -> object:
-    return _open_store(place, hosts=True)
+def _serve_torch(assignment: Assignment, clients: int) -> object:
+    return _open_store(assignment, hosts=True)
 
 
-def _connect_torch(place: Place, clients: int, client_id: int) -> Meet:
-    store = _open_store(place, hosts=False)
+def _connect_torch(assignment: Assignment, clients: int, client_id: int) -> Meet:
+    store = _open_store(assignment, hosts=False)
     _meet_at(store, "crowd/connected", clients)
     return lambda number: _meet_at(store, f"crowd/{number}", clients)
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..libraries import BRINGUP
 from ..worker import LOOPBACK
-from .crowd import allow_files, crowd_result
-from .work import Face, Orders, run_on, take_part
+from .work import Face, Orders, allow_files, crowd_result, run_on, take_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -21,13 +20,13 @@ if TYPE_CHECKING:
     from ....runtime.drivers.service_transport import Way
     from ....runtime.system import System
     from ....transport.ports import LinkIdentity, ServiceLink, ServiceReceiver
-    from ..worker import Place, Station
+    from ..worker import Assignment, HostPipe
 
 _JOB_ID = "b" * 32
 
 
 class _Services:
-    """A system's."""
+    """Those of a system."""
 
     def __init__(self, system: System) -> None:
         self._system = system
@@ -61,30 +60,25 @@ class _BlockingServices:
 
 
 class Bringup:
-    """The harness's `Library`.
+    """The `Program` of bringup's clients."""
 
-    Attributes:
-        measured: The library as it is.
-        orderly: Whether its clients leave one another in order at the end of a run of processes.
-    """
-
-    measured = BRINGUP
+    library = BRINGUP
 
     def load(self) -> None:
         """Import all that a run needs."""
-        self.measured.load()
+        self.library.load()
         importlib.import_module("bringup.sync").initialize  # noqa: B018 - the name loads its module
         importlib.import_module("....runtime.drivers.service_server", __package__)
 
-    def work(self, place: Place, station: Station) -> None:
+    def work(self, assignment: Assignment, host: HostPipe) -> None:
         """Do one client's part."""
-        orders = Orders.of(place)
+        orders = Orders.of(assignment)
         if orders.task.kind != "crowd":
-            run_on(orders.loop, lambda: _take_part(place, station))
-        elif place.client_id == 0:
-            run_on("uvloop" if _has_uvloop() else "asyncio", lambda: _serve(place, station, orders.task.clients))
+            run_on(orders.loop, lambda: _take_part(assignment, host))
+        elif assignment.client_id == 0:
+            run_on("uvloop" if _has_uvloop() else "asyncio", lambda: _serve(assignment, host, orders.task.clients))
         else:
-            run_on(orders.loop, lambda: _meet_as_crowd(place, station, orders))
+            run_on(orders.loop, lambda: _meet_as_crowd(assignment, host, orders))
 
 
 BRINGUP_SERVICES = Bringup()
@@ -94,26 +88,26 @@ def _has_uvloop() -> bool:
     return importlib.util.find_spec("uvloop") is not None
 
 
-async def _take_part(place: Place, station: Station) -> None:
+async def _take_part(assignment: Assignment, host: HostPipe) -> None:
     bringup = importlib.import_module("bringup")
-    system = await bringup.initialize("SIM", jobs=place.jobs, client_id=place.client_id)
-    station.say("measured", await take_part(_Services(system), place))
-    await asyncio.to_thread(station.wait_until_told)
+    system = await bringup.initialize("SIM", jobs=assignment.jobs, client_id=assignment.client_id)
+    host.say("measured", await take_part(_Services(system), assignment))
+    await asyncio.to_thread(host.wait_for_order)
     await system.shutdown()
 
 
-# One process has all clients. It has one peer at most, so what is below a peer is used as a peer uses it.
+# A crowd. A process has one peer at most, so its clients use the layer below a peer as a peer does.
 
 
 def identity(client_id: int) -> LinkIdentity:
-    """Who a client of a crowd is."""
+    """The identity of a client of a crowd."""
     from ....transport.ports import LinkIdentity
 
     return LinkIdentity(_JOB_ID, 1, client_id, 1000 + client_id)
 
 
-async def _serve(place: Place, station: Station, clients: int) -> None:
-    """Serve as client 0's runtime does, for as long as this process lives."""
+async def _serve(assignment: Assignment, host: HostPipe, clients: int) -> None:
+    """Serve as client 0's runtime does, until this process is killed."""
     from ....runtime.configuration.options import Options
     from ....runtime.drivers.service_server import ServiceServer
     from ....runtime.machines.service_machine import Services
@@ -122,21 +116,21 @@ async def _serve(place: Place, station: Station, clients: int) -> None:
     allow_files(clients)
     machine = Services(clients, Options().kv_max_bytes, lambda _: "in a crowd", lambda: range(clients))
     server = ServiceServer(machine, lambda sender: sender == identity(sender.client_id), time.monotonic)
-    network = GrpcNetwork(own=None, loopback=True, bind_address=LOOPBACK, ring_port=place.ports[0])
+    network = GrpcNetwork(own=None, loopback=True, bind_address=LOOPBACK, ring_port=assignment.ports[0])
     listener = await network.serve_links(identity(0).incarnation, server.welcome)
-    station.say("serving", None)
+    host.say("serving", None)
     await listener.accept(identity(0), identity(clients - 1))
 
 
-def make_client(place: Place, client_id: int) -> ServiceClient:
-    """Return one client of a crowd, whose link is made when it first calls."""
+def make_client(assignment: Assignment, client_id: int) -> ServiceClient:
+    """One client of a crowd, which links at its first call."""
     from ....runtime.client.service_client import ServiceClient
     from ....runtime.drivers.service_transport import RemoteWay
     from ....transport.addresses import Address
     from ....transport.network import GrpcNetwork
 
     network = GrpcNetwork(own=None, loopback=True)
-    address = Address(LOOPBACK, place.ports[0])
+    address = Address(LOOPBACK, assignment.ports[0])
 
     def connect(receiver: ServiceReceiver) -> Coroutine[Any, Any, ServiceLink]:
         return network.connect_services(address, identity(client_id), identity(0), receiver)
@@ -147,18 +141,18 @@ def make_client(place: Place, client_id: int) -> ServiceClient:
     return ServiceClient(make_way, lambda other: f"client {other}")
 
 
-async def _meet_as_crowd(place: Place, station: Station, orders: Orders) -> None:
+async def _meet_as_crowd(assignment: Assignment, host: HostPipe, orders: Orders) -> None:
     clients = orders.task.clients
     allow_files(clients)
-    crowd = [make_client(place, client_id) for client_id in range(clients)]
-    station.wait_until_told()
+    crowd = [make_client(assignment, client_id) for client_id in range(clients)]
+    host.wait_for_order()
     began = time.monotonic()
     results = await asyncio.gather(*(_meet(client, orders.rounds) for client in crowd))
-    station.say("measured", crowd_result(began, results))
+    host.say("measured", crowd_result(began, results))
 
 
 async def _meet(client: ServiceClient, rounds: int) -> list[tuple[float, float]]:
-    """Meet all others over and over; returns when this client came, and was let go, by round."""
+    """Meet all others over and over; returns the times at which this client came to each round, and left it."""
     from ....runtime.client.service_client import barrier_request
 
     stamps = []

@@ -1,37 +1,50 @@
-"""What the clients of a run do when each is a process: timed calls, whose answers are checked."""
+"""The parts of the clients of `bringup bench services`: timed calls with checked answers, and meetings of a crowd.
+
+A crowd is many clients in one process: tasks, or threads for libraries whose calls block.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
+import resource
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .figures import LARGE_BYTES, SMALL_BYTES, Task, median
+from .figures import LARGE_BYTES, SMALL_BYTES, Task, median, meeting_of
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping, Sequence
 
-    from ..worker import Place
+    from ..worker import Assignment
 
 _LARGE_SHARE = 10
 _WARM_UP_SHARE = 10
 _SEED = 4
 _SHOWN_BYTES = 20
+_FILES_EACH = 4
+_FILES_APART = 256
+
+Meet = Callable[[int], None]
+"""Comes to a round of the barrier, by its number, and blocks until all have."""
+
+_KEPT: list[Meet] = []
+"""The clients of a crowd, until their process is killed: the end of one may wait for the end of the others."""
 
 
 class Face(Protocol):
-    """A library's services, as one client sees them. A library that blocks does so within these calls."""
+    """One client's view of a library's services. The calls of a blocking library block the loop."""
 
     async def get(self, key: str) -> bytes:
-        """Return what a key holds."""
+        """Return the value of a key."""
         ...
 
     async def set(self, key: str, value: bytes) -> None:
-        """Set a key, whether it is set or not; returns when the store has it."""
+        """Set a key, or overwrite it; returns when the store has it."""
         ...
 
     async def meet(self, name: str, number: int) -> None:
@@ -39,18 +52,18 @@ class Face(Protocol):
         ...
 
     def blocking(self) -> Face | None:
-        """The same services by calls that block, where the library has both kinds."""
+        """The same services by blocking calls, where the library has both kinds."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What the clients of a run are to do.
+    """The orders of a trial's clients.
 
     Attributes:
         task: The kind of run.
-        calls: How many calls of 100 bytes are timed.
-        rounds: How many rounds of a barrier.
+        calls: Timed calls of 100 bytes.
+        rounds: Rounds of a barrier.
         loop: `uvloop` or `asyncio`: the event loop of the clients' own calls.
     """
 
@@ -60,16 +73,16 @@ class Orders:
     loop: str
 
     @classmethod
-    def of(cls, place: Place) -> Orders:
-        """Return what a client was told."""
-        told = place.orders
-        return cls(Task(told["kind"], told["clients"]), told["calls"], told["rounds"], told["loop"])
+    def of(cls, assignment: Assignment) -> Orders:
+        """Read a client's assignment."""
+        orders = assignment.orders
+        return cls(Task(orders["kind"], orders["clients"]), orders["calls"], orders["rounds"], orders["loop"])
 
 
-async def take_part(face: Face, place: Place) -> dict[str, Any]:
-    """Do this client's part of a run; returns what `evaluate` wants to hear."""
-    orders = Orders.of(place)
-    return await _PARTS[orders.task.kind](face, place.client_id, orders)
+async def take_part(face: Face, assignment: Assignment) -> dict[str, Any]:
+    """Do this client's part of a trial; returns its measurements for `evaluate`."""
+    orders = Orders.of(assignment)
+    return await _PARTS[orders.task.kind](face, assignment.client_id, orders)
 
 
 async def _time_calls(face: Face, client_id: int, orders: Orders) -> dict[str, Any]:
@@ -89,7 +102,7 @@ async def _time_calls(face: Face, client_id: int, orders: Orders) -> dict[str, A
 
 
 async def _time_rate(face: Face, client_id: int, orders: Orders) -> dict[str, Any]:
-    """All but the client that hosts the services get what it has set, at once."""
+    """All clients but the host of the services get one key at once."""
     value = text_of(SMALL_BYTES)[0]
     if client_id == 0:
         await face.set("rate", value)
@@ -123,11 +136,11 @@ _PARTS: Mapping[str, Callable[[Face, int, Orders], Awaitable[dict[str, Any]]]] =
 
 
 class _CallBench:
-    """Times sets, then gets, of one client while nobody else calls.
+    """Times sets, then gets, of one client while no other calls.
 
     Attributes:
         samples: The median of a call, in seconds, by key.
-        wrong: A text for each answer that was not what had been set.
+        wrong: A text for each answer that differs from the value set.
     """
 
     def __init__(self, face: Face) -> None:
@@ -150,9 +163,9 @@ class _CallBench:
 async def _timed(
     calls: Sequence[Callable[[], Coroutine[Any, Any, Any]]], expected: bytes | None = None
 ) -> tuple[float, list[bytes]]:
-    """Make calls one after the other; returns the median of what one took, in seconds, and what was not expected.
+    """Make calls one after the other; returns their median, in seconds, and the unexpected answers.
 
-    An answer that is right is let go at once: to keep them all would make every call fetch memory from the system.
+    A right answer is dropped at once: to keep them all would make every call fetch memory from the system.
     """
     times, other = [], []
     for call in calls:
@@ -176,7 +189,7 @@ def _warm_up(count: int) -> int:
 
 
 def text_of(size: int) -> list[bytes]:
-    """Return two values that differ, of `size` bytes each: hexadecimal text, which a store may compress."""
+    """Two different values of `size` bytes each: hexadecimal text, which a store may compress."""
     rng = random.Random(_SEED)
     return [rng.randbytes((size + 1) // 2).hex().encode()[:size] for _ in range(2)]
 
@@ -190,3 +203,64 @@ def run_on(loop: str, main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         factory = uvloop.new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
         return runner.run(main())
+
+
+def allow_files(clients: int) -> None:
+    """Raise the limit on open files to the clients' need, as far as this process may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = clients * _FILES_EACH + _FILES_APART
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+
+
+def crowd_result(began: float, stamps: Sequence[Sequence[tuple[float, float]]]) -> dict[str, Any]:
+    """The measurements of a crowd, for `evaluate`.
+
+    Args:
+        began: The time at which the first client began to connect.
+        stamps: The times at which each client came to each round, and left it, `[clients][rounds]`; they connect in
+            the first.
+    """
+    entered, left = ([[stamp[side] for stamp in one[1:]] for one in stamps] for side in (0, 1))
+    barrier, wrong = meeting_of(entered, left)
+    connect = max(one[0][1] for one in stamps) - began
+    return {"samples": {"barrier of tasks": barrier, "connect": connect}, "wrong": wrong}
+
+
+def meet_in_threads(clients: int, rounds: int, connect: Callable[[int], Meet]) -> dict[str, Any]:
+    """Run each client of a crowd in a thread, which connects, and meets the others over and over.
+
+    Args:
+        clients: Their number.
+        rounds: The number of meetings after the first.
+        connect: Connects a client and meets the others for the first time; returns a call for further meetings.
+    """
+    gate = threading.Barrier(clients + 1)
+    stamps: list[list[tuple[float, float]]] = [[] for _ in range(clients)]
+    errors: list[BaseException] = []
+
+    def live(client_id: int) -> None:
+        gate.wait()
+        try:
+            came = time.monotonic()
+            meet = connect(client_id)
+            stamps[client_id].append((came, time.monotonic()))
+            _KEPT.append(meet)
+            for number in range(rounds):
+                came = time.monotonic()
+                meet(number)
+                stamps[client_id].append((came, time.monotonic()))
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
+            errors.append(error)
+
+    threads = [threading.Thread(target=live, args=(client_id,), daemon=True) for client_id in range(clients)]
+    for thread in threads:
+        thread.start()
+    gate.wait()
+    began = time.monotonic()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return crowd_result(began, stamps)

@@ -1,4 +1,4 @@
-"""`bringup bench failure`: what it does to whom, whom it takes to be blamed, and its harness with clients of no job."""
+"""`bringup bench failure`: its faults, its verdict on the notices, and its trials with clients of no job."""
 
 from __future__ import annotations
 
@@ -6,28 +6,27 @@ import os
 import random
 import textwrap
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from bringup.commands.bench import bench
+from bringup.commands.bench.failure.client import Sighting
 from bringup.commands.bench.failure.faults import (
     CATALOGUE,
     Fault,
-    FaultPlan,
     Kind,
     Limits,
-    Told,
+    Notice,
     complaints,
-    describe,
-    plan_run,
+    draw_trial,
 )
-from bringup.commands.bench.failure.report import FaultRow
-from bringup.commands.bench.failure.run import FaultOutcome, conduct, run_fault
-from bringup.commands.bench.failure.watch_client import Sighting
+from bringup.commands.bench.failure.report import FaultRow, notices_of
 from bringup.commands.bench.host import Host
+from bringup.commands.bench.libraries import describe
+from bringup.commands.bench.trials import FaultTrial, Outcome
 from bringup.errors import CoordinatorLostError, PeerFailedError, RendezvousTimeoutError
 from bringup.transport.tcp.interfaces import free_ports
 
@@ -35,25 +34,25 @@ LIMITS = Limits(heartbeat_interval=0.2, heartbeat_timeout=2.0, deadline=3.0)
 PORTS = (9000, 9001, 9002, 9003)
 
 
-def plan_of(fault: Fault, seed: int = 0) -> FaultPlan:
-    return plan_run(fault, PORTS, LIMITS, 10.0, random.Random(seed))
+def trial_of(fault: Fault, seed: int = 0) -> FaultTrial:
+    return draw_trial(fault, PORTS, LIMITS, 10.0, random.Random(seed))
 
 
 @pytest.mark.parametrize("fault", CATALOGUE, ids=lambda fault: f"{fault.title} {fault.phase}")
 def test_a_run_has_a_victim_of_its_kind_and_at_least_one_survivor(fault: Fault) -> None:
     for seed in range(20):
-        plan = plan_run(fault, PORTS[:3], LIMITS, 10.0, random.Random(seed))
-        assert (plan.victim == 0) == (fault.victim == "coordinator")
-        assert (plan.victim in plan.order) == (fault.kind != "missing")
-        assert plan.survivors
+        trial = draw_trial(fault, PORTS[:3], LIMITS, 10.0, random.Random(seed))
+        assert (trial.victim == 0) == (fault.victim == "coordinator")
+        assert (trial.victim in trial.order) == (fault.kind != "missing")
+        assert trial.survivors
         waits = fault.phase in ("rendezvous", "connect")
-        assert len(plan.order) == (2 if waits else 3)
+        assert len(trial.order) == (2 if waits else 3)
 
 
 def test_a_run_comes_from_its_seed_alone() -> None:
     fault = Fault("kill", "client", "rendezvous")
-    assert plan_of(fault, 7) == plan_of(fault, 7)
-    assert len({(plan_of(fault, seed).victim, tuple(plan_of(fault, seed).order)) for seed in range(20)}) > 3
+    assert trial_of(fault, 7) == trial_of(fault, 7)
+    assert len({(trial_of(fault, seed).victim, tuple(trial_of(fault, seed).order)) for seed in range(20)}) > 3
 
 
 @pytest.mark.parametrize(
@@ -73,8 +72,8 @@ def test_the_bounds(kind: Kind, options: dict[str, float], floor: float, bound: 
     assert LIMITS.bound(fault) == bound
 
 
-def told_of(error: Exception, after: float = 0.1) -> Told:
-    return Told(by=1, after=after, **describe(error))
+def notice_of(error: Exception, after: float = 0.1) -> Notice:
+    return Notice(survivor=1, after=after, **describe(error))
 
 
 def peer_failed(cause: str, client_id: int = 2, text: str = "") -> PeerFailedError:
@@ -103,39 +102,39 @@ WRONG: list[tuple[Kind, Exception]] = [
 ]
 
 
-def complaints_of(kind: Kind, told: Collection[Told], victim: int = 2) -> list[str]:
+def complaints_of(kind: Kind, notices: Collection[Notice], victim: int = 2) -> list[str]:
     phase = "rendezvous" if kind == "missing" else "idle"
-    return list(complaints(replace(plan_of(Fault(kind, "client", phase)), victim=victim), told))
+    return list(complaints(replace(trial_of(Fault(kind, "client", phase)), victim=victim), notices))
 
 
 @pytest.mark.parametrize(("kind", "error"), RIGHT)
 def test_the_right_client_and_cause_are_no_complaint(kind: Kind, error: Exception) -> None:
-    assert complaints_of(kind, [told_of(error)]) == []
+    assert complaints_of(kind, [notice_of(error)]) == []
 
 
 @pytest.mark.parametrize(("kind", "error"), WRONG)
 def test_another_client_or_cause_is_one(kind: Kind, error: Exception) -> None:
-    (complaint,) = complaints_of(kind, [told_of(error)])
+    (complaint,) = complaints_of(kind, [notice_of(error)])
     assert complaint.startswith("client 1 was told, after client 2 ")
     assert complaint.endswith(f"{type(error).__name__}: {error}")
 
 
 @pytest.mark.parametrize("error", [CoordinatorLostError, PeerFailedError])
 def test_a_coordinator_may_be_called_either(error: type[PeerFailedError]) -> None:
-    assert complaints_of("kill", [told_of(error("", client_id=0, cause="the connection broke"))], victim=0) == []
+    assert complaints_of("kill", [notice_of(error("", client_id=0, cause="the connection broke"))], victim=0) == []
 
 
 def test_nobody_is_told_before_the_fault() -> None:
-    (complaint,) = complaints_of("kill", [told_of(peer_failed("process died"), after=-0.001)])
+    (complaint,) = complaints_of("kill", [notice_of(peer_failed("process died"), after=-0.001)])
     assert complaint.startswith("client 1 was told before the fault: PeerFailedError")
 
 
 def row_of(*runs: tuple[float, float], floor: float = 0.0) -> FaultRow:
     fault = Fault("kill", "client", "idle")
-    row, plan = FaultRow("bringup", fault, 4, 0.25, floor), replace(plan_of(fault), victim=2)
+    row, trial = FaultRow("bringup", fault, 4, 0.25, floor), replace(trial_of(fault), victim=2)
     for first, last in runs:
-        outcome = FaultOutcome([told_of(peer_failed("process died"), after) for after in (last, first)])
-        assert row.add(plan, outcome) == []
+        outcome = Outcome([asdict(notice_of(peer_failed("process died"), after)) for after in (last, first)])
+        assert row.add(trial, outcome) == []
     return row
 
 
@@ -148,7 +147,7 @@ def test_the_verdict_is_the_medians() -> None:
 
 def test_a_row_is_complete_as_json() -> None:
     row = row_of((0.1, 0.2), (0.05, 0.3))
-    assert row.add(plan_of(row.fault), FaultOutcome(failure="client 3 hung")) == ["client 3 hung"]
+    assert row.add(trial_of(row.fault), Outcome(failure="client 3 hung")) == ["client 3 hung"]
     found = row.as_object()
     assert (found["last"], found["first"], found["failures"]) == ([0.2, 0.3], [0.1, 0.05], ["client 3 hung"])
     assert (found["median"], found["max"], found["told_as"]) == (0.25, 0.3, {"PeerFailedError": 4})
@@ -185,46 +184,46 @@ def test_a_watcher_tells_a_late_client_from_a_late_coordinator(ages: list[float]
 LIBRARIES = """
     import fcntl, os, time
 
-    class Told:
+    class Noticing:
         def load(self):
             pass
 
-        def work(self, place, station):
+        def work(self, assignment, host):
             lock = os.open("lock", os.O_CREAT)
-            if place.orders["part"] == "survivor":
+            if assignment.orders["part"] == "survivor":
                 while not os.path.exists("held"):
                     os.sched_yield()
-                station.say("placed", None)
+                host.say("placed", None)
                 fcntl.flock(lock, fcntl.LOCK_SH)
-                self.tell(place, station)
+                self.tell(assignment, host)
             else:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 os.open("held", os.O_CREAT)
-                station.say("placed", None)
-                station.wait_until_told()
-                station.say("struck", time.monotonic())
+                host.say("placed", None)
+                host.wait_for_order()
+                host.say("struck", time.monotonic())
                 raise RuntimeError
 
-        def tell(self, place, station):
+        def tell(self, assignment, host):
             told = {"error": "E", "text": "t", "client_id": 1, "cause": "c", "missing": []}
-            station.say("told", {"at": time.monotonic(), **told})
+            host.say("told", {"at": time.monotonic(), **told})
 
-    class Deaf(Told):
-        def tell(self, place, station):
-            if place.client_id == 2:
+    class Deaf(Noticing):
+        def tell(self, assignment, host):
+            if assignment.client_id == 2:
                 os.read(os.pipe()[0], 1)
-            super().tell(place, station)
+            super().tell(assignment, host)
 
-    class Dying(Told):
-        def tell(self, place, station):
-            if place.client_id == 2:
+    class Dying(Noticing):
+        def tell(self, assignment, host):
+            if assignment.client_id == 2:
                 os._exit(5)
-            super().tell(place, station)
+            super().tell(assignment, host)
 
-    TOLD, DEAF, DYING = Told(), Deaf(), Dying()
+    NOTICING, DEAF, DYING = Noticing(), Deaf(), Dying()
 """
 
-Run = Callable[..., FaultOutcome]
+Run = Callable[..., Outcome]
 
 
 @pytest.fixture
@@ -234,26 +233,25 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     (tmp_path / "failure_libraries.py").write_text(textwrap.dedent(LIBRARIES))
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
 
-    def run(attribute: str, kind: Kind = "kill", *, patience: float = 60.0, may_end: bool = False) -> FaultOutcome:
-        plan = replace(plan_of(Fault(kind, "client", "idle")), victim=1, patience=patience, may_end=may_end)
-        library, conductor = f"failure_libraries:{attribute}", f"{conduct.__module__}:conduct"
-        with Host(library, "fork", environment, conductor) as host:
-            return run_fault(host, plan)
+    def run(attribute: str, kind: Kind = "kill", *, patience: float = 60.0, may_end: bool = False) -> Outcome:
+        trial = replace(trial_of(Fault(kind, "client", "idle")), victim=1, patience=patience, may_end=may_end)
+        with Host(f"failure_libraries:{attribute}", "fork", environment) as host:
+            return host.run(trial)
 
     return run
 
 
 @pytest.mark.parametrize("kind", ["kill", "raise"])
 def test_every_survivor_is_timed(run: Run, kind: Kind) -> None:
-    outcome = run("TOLD", kind)
+    outcome = run("NOTICING", kind)
     assert outcome.failure is None
-    assert sorted(one.by for one in outcome.told) == [0, 2, 3]
-    assert all(0 <= one.after < 60 for one in outcome.told)
-    assert {(one.error, one.client_id, one.cause) for one in outcome.told} == {("E", 1, "c")}
+    assert sorted(one.survivor for one in notices_of(outcome)) == [0, 2, 3]
+    assert all(0 <= one.after < 60 for one in notices_of(outcome))
+    assert {(one.error, one.client_id, one.cause) for one in notices_of(outcome)} == {("E", 1, "c")}
 
 
 def test_a_survivor_that_hears_nothing_has_hung(run: Run) -> None:
-    assert run("DEAF", patience=0.5) == FaultOutcome([], "after 0.5 s 'told' had not been heard of client 2")
+    assert run("DEAF", patience=0.5) == Outcome(None, "after 0.5 s 'told' had not been heard of client 2")
 
 
 def test_a_survivor_that_ends_is_a_failure(run: Run) -> None:
@@ -261,7 +259,7 @@ def test_a_survivor_that_ends_is_a_failure(run: Run) -> None:
 
 
 def test_a_survivor_of_another_library_may_be_told_by_its_end(run: Run) -> None:
-    ends = {one.by: one.error for one in run("DYING", may_end=True).told}
+    ends = {one.survivor: one.error for one in notices_of(run("DYING", may_end=True))}
     assert ends == {0: "E", 2: "ended with status 5", 3: "E"}
 
 

@@ -1,4 +1,4 @@
-"""The bench of the services: its figures, what it holds for wrong, and its harness, with clients that call nobody."""
+"""`bringup bench services`: its figures, its wrong answers, and its trials with clients of no job."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import os
 import textwrap
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,20 +17,29 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from bringup.commands.bench.host import Host
-from bringup.commands.bench.services import command
-from bringup.commands.bench.services.command import ServiceSettings, plan_run, services_command, tasks_of
-from bringup.commands.bench.services.crowd import crowd_result, meet_in_threads
+from bringup.commands.bench.runner import Hosts
+from bringup.commands.bench.services.command import (
+    Row,
+    Settings,
+    is_sound,
+    services_command,
+    services_table,
+    shown_value,
+)
 from bringup.commands.bench.services.figures import Figure, Task, evaluate, meeting_of, rate_of
-from bringup.commands.bench.services.report import ServiceRow, is_sound, services_table, shown_value
-from bringup.commands.bench.services.run import CONDUCTOR, ServiceOutcome, ServicePlan, run_services
-from bringup.commands.bench.services.work import take_part
-from bringup.commands.bench.worker import Place
-from bringup.transport.tcp.interfaces import free_ports
+from bringup.commands.bench.services.work import crowd_result, meet_in_threads, take_part
+from bringup.commands.bench.trials import Outcome, ServiceTrial
+from bringup.commands.bench.worker import Assignment
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-SETTINGS = ServiceSettings(
+
+def measured(samples: dict[str, float], *wrong: str) -> Outcome:
+    return Outcome({"samples": samples, "wrong": list(wrong)})
+
+
+SETTINGS = Settings(
     runs=1, calls=40, rounds=30, clients=(8,), barriers=(4, 16), crowds=(64, 256, 1024), loop="asyncio", timeout=20.0
 )
 BARS = {
@@ -48,17 +58,17 @@ BARS = {
 
 
 def test_all_bars_are_lines_of_the_table() -> None:
-    figures = [figure for task in tasks_of(SETTINGS) for figure in task.figures]
+    figures = [figure for task in SETTINGS.tasks() for figure in task.figures]
     assert {figure.words: figure.bar for figure in figures if figure.bar is not None} == BARS
     assert len({figure.words for figure in figures}) == len(figures)
-    other = ServiceSettings(1, 40, 30, (2,), (3,), (5,), "asyncio", 20.0)
-    assert not any(figure.bar for task in tasks_of(other)[1:] for figure in task.figures)
+    other = Settings(1, 40, 30, (2,), (3,), (5,), "asyncio", 20.0)
+    assert not any(figure.bar for task in other.tasks()[1:] for figure in task.figures)
 
 
 def test_a_crowd_meets_less_often_and_every_process_has_a_port() -> None:
-    plans = {task.kind: plan_run(SETTINGS, task) for task in tasks_of(SETTINGS)[::2]}
-    assert [(len(plan.ports), plan.rounds) for plan in plans.values()] == [(2, 30), (4, 30), (2, 3)]
-    assert len(plan_run(SETTINGS, Task("rate", 8)).ports) == 9
+    trials = {task.kind: SETTINGS.trial(task) for task in SETTINGS.tasks()[::2]}
+    assert [(len(trial.ports), trial.rounds) for trial in trials.values()] == [(2, 30), (4, 30), (2, 3)]
+    assert len(SETTINGS.trial(Task("rate", 8)).ports) == 9
 
 
 def test_a_bar_is_a_bound_on_seconds_and_a_least_rate() -> None:
@@ -147,7 +157,7 @@ class Alone:
 
 def part(face: Alone, kind: str, client_id: int) -> dict[str, Any]:
     orders = {"kind": kind, "clients": 1, "calls": 20, "rounds": 3, "loop": "asyncio"}
-    return asyncio.run(take_part(face, Place(client_id, (1, 2), orders)))
+    return asyncio.run(take_part(face, Assignment(client_id, (1, 2), orders)))
 
 
 def test_one_client_times_its_calls_and_then_the_host_its_own() -> None:
@@ -170,7 +180,7 @@ def test_a_barrier_is_stamped_in_every_round() -> None:
     assert (len(told["entered"]), len(told["left"])) == (3, 3)
 
 
-# The harness. What its clients say is what a test wrote; nobody calls anybody.
+# Trials. Their clients report what a test wrote, and call nothing.
 
 LIBRARIES = """
     import json, pathlib
@@ -179,59 +189,58 @@ LIBRARIES = """
         def load(self):
             pass
 
-        def work(self, place, station):
-            if place.orders["kind"] == "crowd" and place.client_id == 0:
-                station.say("serving", None)
-                station.wait_until_told()
+        def work(self, assignment, host):
+            if assignment.orders["kind"] == "crowd" and assignment.client_id == 0:
+                host.say("serving", None)
+                host.wait_for_order()
                 while True:
                     pass
-            if place.orders["kind"] == "crowd":
-                station.wait_until_told()
-            station.say("measured", json.loads(pathlib.Path("told").read_text())[place.client_id])
-            station.wait_until_told()
+            if assignment.orders["kind"] == "crowd":
+                host.wait_for_order()
+            host.say("measured", json.loads(pathlib.Path("told").read_text())[assignment.client_id])
+            host.wait_for_order()
 
     class Failing(Told):
-        def work(self, place, station):
+        def work(self, assignment, host):
             raise ValueError("no such service")
 
     TOLD, FAILING = Told(), Failing()
 """
 
-Carry = Callable[..., ServiceOutcome]
+Carry = Callable[..., Outcome]
 
 
 @pytest.fixture
 def carry_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Carry:
-    """Carry one plan out on a host of its own."""
+    """Carry one trial out on a host of its own."""
     (tmp_path / "bench_services_libraries.py").write_text(textwrap.dedent(LIBRARIES))
     monkeypatch.chdir(tmp_path)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
 
-    def carry_out(attribute: str, task: Task, told: list[dict[str, Any]]) -> ServiceOutcome:
+    def carry_out(attribute: str, task: Task, told: list[dict[str, Any]]) -> Outcome:
         (tmp_path / "told").write_text(json.dumps(told))
-        plan = ServicePlan(tuple(free_ports(task.processes)), task.kind, task.clients, 10, 2, "asyncio", 60.0)
-        with Host(f"bench_services_libraries:{attribute}", "fork", environment, CONDUCTOR) as host:
-            return run_services(host, plan)
+        with Host(f"bench_services_libraries:{attribute}", "fork", environment) as host:
+            return host.run(replace(SETTINGS, calls=10, timeout=60.0).trial(task))
 
     return carry_out
 
 
 def test_what_the_processes_measured_is_the_outcome(carry_out: Carry) -> None:
     told = [{"entered": [0.0], "left": [1.0]}, {"entered": [0.5], "left": [1.0]}]
-    assert carry_out("TOLD", Task("barrier", 2), told) == ServiceOutcome({"barrier": 1.0}, (), None)
+    assert carry_out("TOLD", Task("barrier", 2), told) == measured({"barrier": 1.0})
 
 
-def test_a_crowd_is_measured_by_one_process_and_whoever_serves_it_is_killed(
+def test_a_crowd_is_measured_by_one_process_and_its_server_is_killed(
     carry_out: Carry,
 ) -> None:
     samples = {"connect": 0.5, "barrier of tasks": 0.25}
     outcome = carry_out("TOLD", Task("crowd", 64), [{}, {"samples": samples, "wrong": ["a lie"]}])
-    assert outcome == ServiceOutcome(samples, ("client 1: a lie",), None)
+    assert outcome == measured(samples, "client 1: a lie")
 
 
 def test_a_client_that_fails_fails_the_run(carry_out: Carry) -> None:
     outcome = carry_out("FAILING", Task("calls", 1), [])
-    assert not outcome.samples
+    assert outcome.value is None
     assert outcome.failure is not None
     assert "failed: ValueError: no such service" in outcome.failure
 
@@ -239,36 +248,34 @@ def test_a_client_that_fails_fails_the_run(carry_out: Carry) -> None:
 # What is printed.
 
 
-def row(library: str, figure: Figure, *outcomes: ServiceOutcome) -> ServiceRow:
-    made = ServiceRow(library, figure)
+def row(library: str, figure: Figure, *outcomes: Outcome) -> Row:
+    made = Row(library, figure)
     for outcome in outcomes:
-        made.take(outcome)
+        made.add(outcome)
     return made
 
 
 GET = Figure("get", "get of 100 B", 1, 80e-6)
-FAILED = ServiceOutcome(failure="it hung")
+FAILED = Outcome(failure="it hung")
 
 
 def test_a_row_has_a_sample_of_each_run_and_its_median_is_held_to_the_bar() -> None:
-    found = row(
-        "bringup", GET, *(ServiceOutcome({"get": value}) for value in (70e-6, 60e-6, 90e-6)), FAILED
-    ).as_object()
+    found = row("bringup", GET, *(measured({"get": value}) for value in (70e-6, 60e-6, 90e-6)), FAILED).as_object()
     assert (found["samples"], found["median"], found["within"]) == ([70e-6, 60e-6, 90e-6], 70e-6, True)
     assert (found["failures"], found["wrong"], found["library"], found["bar"]) == (["it hung"], [], "bringup", 80e-6)
     assert row("bringup", GET, FAILED).as_object()["within"] is None
 
 
 def test_a_figure_that_a_library_does_not_have_is_no_failure() -> None:
-    only = row("jax", Figure("blocking get", "get of 100 B, sync", 1), ServiceOutcome({"get": 1.0}))
+    only = row("jax", Figure("blocking get", "get of 100 B, sync", 1), measured({"get": 1.0}))
     assert (only.samples, only.failures) == ([], [])
 
 
 def test_the_table_fits_a_terminal_and_has_all_libraries_beside_one_another() -> None:
     rows = [
-        row("bringup", GET, ServiceOutcome({"get": 70e-6})),
+        row("bringup", GET, measured({"get": 70e-6})),
         row("jax", GET, FAILED),
-        row("TCPStore", GET, ServiceOutcome()),
+        row("TCPStore", GET, measured({})),
     ]
     console = Console(width=80, file=io.StringIO())
     with console.capture() as capture:
@@ -290,21 +297,21 @@ def test_values_are_shown_in_the_unit_that_their_size_asks_for() -> None:
 
 
 def test_only_a_wrong_answer_or_a_failed_run_of_bringup_is_unsound() -> None:
-    slow = row("bringup", GET, ServiceOutcome({"get": 99.0}))
+    slow = row("bringup", GET, measured({"get": 99.0}))
     assert is_sound([slow, row("jax", GET, FAILED)], "bringup")
     assert not is_sound([row("bringup", GET, FAILED)], "bringup")
-    assert not is_sound([slow, row("jax", GET, ServiceOutcome({"get": 1.0}, ("a lie",)))], "bringup")
+    assert not is_sound([slow, row("jax", GET, measured({"get": 1.0}, "a lie"))], "bringup")
 
 
 @pytest.mark.parametrize(("wrong", "status"), [((), 0), (("a lie",), 1)])
 def test_the_exit_status_says_whether_an_answer_was_wrong(
     monkeypatch: pytest.MonkeyPatch, wrong: tuple[str, ...], status: int
 ) -> None:
-    def answer(_host: object, plan: ServicePlan) -> ServiceOutcome:
-        figures = Task(plan.kind, plan.clients).figures
-        return ServiceOutcome({figure.key: 1e-9 if figure.is_rate else 9e9 for figure in figures}, wrong)
+    def answer(_hosts: Hosts, _program: str, trial: ServiceTrial) -> Outcome:
+        figures = Task(trial.kind, trial.clients).figures
+        return measured({figure.key: 1e-9 if figure.is_rate else 9e9 for figure in figures}, *wrong)
 
-    monkeypatch.setattr(command, "run_services", answer)
+    monkeypatch.setattr(Hosts, "run", answer)
     result = CliRunner().invoke(services_command, ["--only", "bringup", "--runs", "2", "--json"])
     assert result.exit_code == status, result.output
     found = json.loads(result.stdout)

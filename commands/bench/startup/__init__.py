@@ -1,1 +1,0 @@
-"""`bringup bench startup`: the time from the release of all clients until the last has come up."""
