@@ -24,10 +24,10 @@ from ..configuration.plan import Plan
 from ..drivers.coordinator import CoordinatorDriver
 from ..drivers.peer import CoordinationPeer
 from ..drivers.service_server import ServiceServer
-from ..machines.coordinator.admission import CoordinatorConfig
+from ..machines.coordinator.config import CoordinatorConfig
 from ..machines.coordinator.machine import CoordinatorMachine
 from ..machines.events import Up
-from ..machines.peer.job_view import PeerConfig
+from ..machines.peer.config import PeerConfig
 from ..machines.peer.machine import PeerMachine
 from ..machines.service_machine import Services
 from .latch import Latch

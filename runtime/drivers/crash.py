@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ...errors import BringupError
 from ...transport.wire.messages import Verdict
-from ..machines.peer.job_view import PeerConfig
+from ..machines.peer.config import PeerConfig
 
 _log = logging.getLogger("bringup")
 

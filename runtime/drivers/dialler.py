@@ -11,7 +11,7 @@ from ...transport.in_process import local_connections
 from ...transport.ports import ChannelClosedError, Connection, DialReport, Network
 from ...transport.wire.messages import CoordinatorMessage, Message, Refused, Resume, Resumed
 from ..machines import events as ev
-from ..machines.peer.job_view import PeerConfig
+from ..machines.peer.config import PeerConfig
 from .session import Session
 
 FLUSH_TIMEOUT = 1.0

@@ -23,7 +23,7 @@ from ...transport.wire.services import ServiceReply
 from ..client.latch import Latch, first_set
 from ..configuration.validation import step_of
 from ..machines import events as ev
-from ..machines.peer.job_view import COORDINATOR
+from ..machines.id_ranges import COORDINATOR
 from ..machines.peer.machine import PeerMachine
 from .coordinator import FLUSH_TIMEOUT, LATECOMERS_TIMEOUT, SURVIVORS_TIMEOUT, CoordinatorDriver
 from .crash import crash_error, own_verdict

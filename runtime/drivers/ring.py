@@ -20,9 +20,9 @@ from ...transport.wire.messages import MemberInfo
 from ..client.fresh import fresh
 from ..machines import events as ev
 from ..machines.core_table import CoreTable, counts_of, own_entry, own_rows, shared_device, table_of
-from ..machines.departures import collective_without
 from ..machines.device_claims import own_claims, shared_error
-from ..machines.peer.job_view import PeerConfig
+from ..machines.failure_errors import collective_without
+from ..machines.peer.config import PeerConfig
 
 
 class RingDriver:

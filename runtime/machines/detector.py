@@ -1,10 +1,20 @@
-"""How silence is judged: by the time since somebody was last heard, and by whether the judge was listening at all."""
+"""The judgement of silence: when a client was last heard, and whether the judge itself was listening."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 
 _UNREAD_PAUSE = 0.05
+"""Seconds after which a judge that has unread events looks again: it would spin otherwise, and not read them."""
+
+_LATE = 0.1
+"""Seconds that a loop under load is late for a deadline; beyond that, the process was stopped or starved."""
+
+_READING_MIN = 0.25
+_READING_MAX = 1.0
+_READING_SHARE = 0.1
+"""A late machine reads for this share of its lateness, as the backlog grows with it, within both bounds in seconds:
+what a socket holds is read in less, and no verdict is delayed by more than a second."""
 
 
 class Detector:
@@ -99,3 +109,32 @@ class Detector:
         if due <= self._last_awake and self._caught_up_at is not None:
             due = self._last_awake + _UNREAD_PAUSE
         return min(due, self._last_awake + self._interval)
+
+
+class Lag:
+    """A process that was stopped, or starved, finds its deadlines past, and what would have met them not read yet.
+
+    It reads first, for a moment, and judges then, by what it has read.
+    """
+
+    def __init__(self) -> None:
+        self._reads_until = float("-inf")
+        self._has_read = False
+
+    def woken(self, due: float | None, now: float) -> None:
+        """Note that the machine runs now, and should have run at `due`."""
+        if self.is_reading(now):
+            return
+        late = 0.0 if due is None else now - due
+        # After each such moment it judges, however late it is then: otherwise it might never do so.
+        self._has_read = late > _LATE and not self._has_read
+        if self._has_read:
+            self._reads_until = now + min(max(_READING_SHARE * late, _READING_MIN), _READING_MAX)
+
+    def is_reading(self, now: float) -> bool:
+        """Return whether it is not to judge yet."""
+        return now < self._reads_until
+
+    def after(self, due: float) -> float:
+        """Return when it can judge what falls due."""
+        return max(due, self._reads_until)

@@ -148,6 +148,28 @@ def not_joined(
     )
 
 
+def collective_without(leaver: MemberInfo, collectives: int, client_id: int, number: int) -> PeerFailedError:
+    """Return the error of a collective to which a client does not come.
+
+    Args:
+        leaver: who is leaving.
+        collectives: how many its program has called.
+        client_id: whose call this is.
+        number: which of its program's collectives that is.
+    """
+    leaves = "is leaving the job (shutdown)" + (f" after collective {collectives}" if collectives else "")
+    waits = f"client {client_id} waits in collective {number}"
+    return PeerFailedError(
+        f"client {leaver.client_id} ({leaver.hostname}, {leaver.address}) {leaves}; {waits}. Let every client call "
+        "as many as the others before it shuts down.",
+        client_id=leaver.client_id,
+        address=leaver.address,
+        host=leaver.hostname,
+        phase=Phase.LEAVING,
+        cause=f"it {leaves}, and {waits}",
+    )
+
+
 def name_clients(addresses: dict[int, str]) -> str:
     """Return clients for a text, with their addresses while they are few."""
     if len(addresses) > _NAMED_MAX or not all(addresses.values()):

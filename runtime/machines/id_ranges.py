@@ -1,10 +1,17 @@
-"""Sets of client ids as a person and as a message say them."""
+"""Client ids and kinds of devices as ranges, for texts and messages: a slice of 100,000 cores has few of either."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
+from ...transport.wire.messages import KindRun, Leaver
+
+COORDINATOR = 0
+"""The client that hosts the coordinator."""
+
 _RANGES_SHOWN_MAX = 16
+"""Of a set in a text: it stays one line that a person reads."""
 
 
 def pack_ids(ids: Iterable[int]) -> tuple[int, ...]:
@@ -37,3 +44,20 @@ def name_ids(ids: Iterable[int]) -> str:
     """Return clients for a text: `client 3`, `clients 1, 4-7`."""
     chosen = set(ids)
     return f"client{'s' * (len(chosen) != 1)} {format_ids(chosen)}"
+
+
+def leaver_ids(leavers: Iterable[Leaver]) -> Iterator[int]:
+    """Yield the clients that a message about leavers names."""
+    for leaver in leavers:
+        yield from range(leaver.first, leaver.last + 1)
+
+
+def runs_of(kinds: Iterable[str]) -> tuple[KindRun, ...]:
+    """Return `kinds`, in their order, as runs."""
+    return tuple(KindRun(kind, sum(1 for _ in run)) for kind, run in itertools.groupby(kinds))
+
+
+def join_runs(parts: Iterable[Iterable[KindRun]]) -> tuple[KindRun, ...]:
+    """Return the runs of all `parts`, one after the other, as runs."""
+    groups = itertools.groupby(itertools.chain.from_iterable(parts), key=lambda run: run.kind)
+    return tuple(KindRun(kind, sum(run.count for run in group)) for kind, group in groups)

@@ -19,8 +19,10 @@ from bringup.runtime.drivers.coordinator import CoordinatorDriver
 from bringup.runtime.drivers.peer import CoordinationPeer
 from bringup.runtime.drivers.service_server import ServiceServer
 from bringup.runtime.machines import events as ev
-from bringup.runtime.machines.coordinator.machine import CoordinatorConfig, CoordinatorMachine
-from bringup.runtime.machines.peer.machine import PeerConfig, PeerMachine
+from bringup.runtime.machines.coordinator.config import CoordinatorConfig
+from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
+from bringup.runtime.machines.peer.config import PeerConfig
+from bringup.runtime.machines.peer.machine import PeerMachine
 from bringup.runtime.machines.service_machine import Services
 from bringup.transport.addresses import Address
 from bringup.transport.wire.messages import TopologyTold

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from bringup.runtime.drivers.coordinator import CoordinatorDriver
-from bringup.runtime.machines.coordinator.machine import CoordinatorConfig, CoordinatorMachine
+from bringup.runtime.machines.coordinator.config import CoordinatorConfig
+from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
 from bringup.transport.addresses import Address
 from bringup.transport.credentials import INSECURE
 from bringup.transport.grpc.connection import GrpcServer, open_connection

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bringup.runtime.machines.coordinator.machine import CoordinatorConfig
+    from bringup.runtime.machines.coordinator.config import CoordinatorConfig
     from bringup.runtime.machines.core_table import CoreTable
     from bringup.transport.wire.messages import Verdict
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from bringup.errors import ConfigurationError, DeviceInitializationError
 from bringup.runtime.machines import events as ev
-from bringup.runtime.machines.peer.machine import PeerConfig, PeerMachine
+from bringup.runtime.machines.peer.config import PeerConfig
+from bringup.runtime.machines.peer.machine import PeerMachine
 from bringup.runtime.machines.peer.program import OwnProgram
 from bringup.runtime.machines.phases import Phase
 from bringup.transport.wire.services import EnterBarrier, ServiceReply

@@ -16,12 +16,10 @@ from bringup.runtime.machines.coordinator import admission
 from bringup.runtime.machines.coordinator import machine as coordinator
 from bringup.runtime.machines.coordinator import suspicion as suspicions
 from bringup.runtime.machines.coordinator.commit import Reports
-from bringup.runtime.machines.coordinator.culprits import Culprit
 from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
 from bringup.runtime.machines.coordinator.stragglers import Steps
-from bringup.runtime.machines.coordinator.suspicion import Suspicions
-from bringup.runtime.machines.detector import Detector
-from bringup.runtime.machines.lag import Lag
+from bringup.runtime.machines.coordinator.suspicion import Culprit, Suspicions
+from bringup.runtime.machines.detector import Detector, Lag
 from bringup.runtime.machines.peer.coordinator_watch import CoordinatorWatch
 from bringup.runtime.machines.peer.machine import PeerMachine
 from bringup.runtime.machines.peer.program import OwnProgram

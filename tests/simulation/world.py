@@ -13,9 +13,10 @@ from typing import Any, Self
 from bringup.devices.base import CoreLocation, LocalDevice
 from bringup.runtime.drivers.coordinator import TOLD_AT_ONCE
 from bringup.runtime.machines import events as ev
-from bringup.runtime.machines.coordinator.machine import CoordinatorConfig, CoordinatorMachine
+from bringup.runtime.machines.coordinator.config import CoordinatorConfig
+from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
 from bringup.runtime.machines.coordinator.member import welcome
-from bringup.runtime.machines.peer.machine import PeerConfig
+from bringup.runtime.machines.peer.config import PeerConfig
 from bringup.transport.wire.messages import CoordinatorMessage, Formed
 
 from . import costs, invariants

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from ....errors import BarrierTimeoutError, CollectiveMismatchError, PeerFailedError
 from ....transport.wire.services import Refusal
-from ..departures import round_without
-from ..id_ranges import format_ids, pack_ids
+from ..id_ranges import format_ids, name_ids, pack_ids
 from .participants import Claim
 
 LIVE_PREFIX = "bringup/live/"
 """What the names of the barriers of `live()` begin with."""
 
+_COUNTED_NAMES_MAX = 1024
 _DESCRIBED_MAX = 8
 _NAME_SHOWN_MAX = 100
 _ROUNDS_MAX = 16
@@ -176,3 +176,44 @@ class KeptFailures:
         weight = len(name) + sum(kept.weight() for kept in backlog.rounds)
         self._weight += weight - backlog.weight
         backlog.weight = weight
+
+
+def round_without(what: str, leaver: str, waiting: Collection[int], ended: int | None) -> str:
+    """Return why a round of a barrier fails.
+
+    Args:
+        what: the barrier.
+        leaver: who is leaving, and has not come.
+        waiting: who has come.
+        ended: how many of its rounds have ended, where that is known.
+    """
+    after = f" after round {ended}" if ended else ""
+    here = "for it" if ended is None else f"in round {ended + 1}"
+    return (
+        f"{what}: {leaver} is leaving the job (shutdown){after}; {_wait(waiting)} {here}. Let every client come to it "
+        "as often as the others before it shuts down."
+    )
+
+
+def _wait(client_ids: Collection[int]) -> str:
+    return f"{name_ids(client_ids)} {'wait' if len(client_ids) > 1 else 'waits'}"
+
+
+class RoundCounts:
+    """How many rounds of each barrier have ended, of the names that were used last; for texts."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._has_forgotten = False
+
+    def count(self, name: str) -> None:
+        """Note that a round has ended."""
+        counts = self._counts
+        counts[name] = counts.pop(name, 0) + 1
+        if len(counts) > _COUNTED_NAMES_MAX:
+            del counts[next(iter(counts))]
+            self._has_forgotten = True
+
+    def ended(self, name: str) -> int | None:
+        """Return how many rounds of a barrier have ended, or `None` where that is not known any more."""
+        return self._counts.get(name, None if self._has_forgotten else 0)

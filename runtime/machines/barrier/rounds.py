@@ -33,9 +33,8 @@ from dataclasses import dataclass, field
 
 from ....errors import ConfigurationError
 from ....transport.wire.services import Done, EnterBarrier, Refusal, ServiceReply
-from ..departures import RoundCounts
 from ..id_ranges import pack_ids
-from .failures import Failure, KeptFailures, departure, mismatch, shown, time_out
+from .failures import Failure, KeptFailures, RoundCounts, departure, mismatch, shown, time_out
 from .participants import Claim, read_claim
 
 Replies = list[tuple[int, ServiceReply]]

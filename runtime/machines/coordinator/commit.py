@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ....transport.wire.messages import Commit, Ready
-from ..id_ranges import name_ids
-from ..kinds import join_runs
+from ..id_ranges import join_runs, name_ids
 from ..phases import slowest
 
 

@@ -40,20 +40,19 @@ from ....transport.wire.messages import (
     Verdict,
 )
 from .. import events as ev
-from ..departures import Departures
-from ..detector import Detector
+from ..detector import Detector, Lag
 from ..failure_errors import RENDEZVOUS_TIMEOUT, TOLD_AS_THEY_ARE
 from ..id_ranges import name_ids, pack_ids
-from ..lag import Lag
 from ..phases import Phase, furthest_behind
 from ..preemption import PreemptionAgreement
-from .admission import CoordinatorConfig, refusal_of
+from .admission import refusal_of
 from .change_log import News
 from .commit import Reports
-from .culprits import culprit_of
+from .config import CoordinatorConfig
+from .departures import Departures
 from .member import Member, absent, link_trouble, roster
 from .stragglers import Steps
-from .suspicion import Suspicions
+from .suspicion import Suspicions, culprit_of
 
 _OVERDUE_INTERVALS = 1.5
 _EPOCH = 1

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..detector import Detector
-from .job_view import COORDINATOR, PeerConfig
+from ..id_ranges import COORDINATOR
+from .config import PeerConfig
 
 _SILENT_INTERVALS = 2.5
 _GRACE = 1.0

@@ -18,6 +18,9 @@ goodbye with the cause, and the coordinator tells the others.
 
 from __future__ import annotations
 
+import enum
+
+from ....devices.base import LocalDevice
 from ....errors import BringupError
 from ....transport.ports import ProbeOutcome
 from ....transport.wire.messages import (
@@ -31,6 +34,7 @@ from ....transport.wire.messages import (
     Leave,
     Leaving,
     LinkDelayed,
+    MemberUpdate,
     PointSet,
     Ready,
     Refused,
@@ -40,17 +44,15 @@ from ....transport.wire.messages import (
 )
 from .. import events as ev
 from ..core_table import CoreTable
-from ..departures import ids_of
+from ..detector import Lag
 from ..failure_errors import goodbye_cause, of_refusal
-from ..id_ranges import pack_ids, unpack_ids
+from ..id_ranges import COORDINATOR, leaver_ids, pack_ids, runs_of, unpack_ids
 from ..job_lists import named
-from ..kinds import runs_of
-from ..lag import Lag
-from ..phases import Phase
-from .facts import PeerFacts
+from ..phases import Phase, Progress, Timeline
+from .config import PeerConfig
+from .coordinator_watch import CoordinatorWatch
 from .heartbeats import Heartbeats
-from .job_view import COORDINATOR, PeerConfig
-from .states import BEFORE_UP, REGISTERED, RING_NEEDED, PeerState
+from .job_view import Knowledge
 
 _GRACE = 1.0
 _PATIENCE_TO_TELL = 2.0
@@ -60,11 +62,71 @@ _HEALTH_CHARACTERS_MAX = 1024
 Effects = list[ev.PeerEffect]
 
 
-class PeerMachine(PeerFacts):
+class PeerState(enum.Enum):
     """See the module's theory of operation."""
 
+    NEW = enum.auto()
+    CONNECTING = enum.auto()
+    REGISTERING = enum.auto()
+    WAITING = enum.auto()
+    BRINGING_UP = enum.auto()
+    COMMITTING = enum.auto()
+    UP = enum.auto()
+    LEAVING = enum.auto()
+    CLOSED = enum.auto()
+
+
+BEFORE_UP = (
+    PeerState.CONNECTING,
+    PeerState.REGISTERING,
+    PeerState.WAITING,
+    PeerState.BRINGING_UP,
+    PeerState.COMMITTING,
+)
+REGISTERED = (PeerState.WAITING, PeerState.BRINGING_UP, PeerState.COMMITTING, PeerState.UP, PeerState.LEAVING)
+RING_NEEDED = (PeerState.BRINGING_UP, PeerState.COMMITTING, PeerState.UP)
+
+_PHASES = {
+    PeerState.NEW: Phase.CONNECT,
+    PeerState.CONNECTING: Phase.CONNECT,
+    PeerState.REGISTERING: Phase.CONNECT,
+    PeerState.WAITING: Phase.RENDEZVOUS,
+    PeerState.COMMITTING: Phase.COMMIT,
+    PeerState.UP: Phase.READY,
+    PeerState.LEAVING: Phase.LEAVING,
+    PeerState.CLOSED: Phase.CLOSED,
+}
+
+
+def phase_of(state: PeerState, *, has_devices: bool, is_linked: bool) -> Phase:
+    """Return the phase of a peer in `state`, whose devices and whose ring may be up or not."""
+    if state is not PeerState.BRINGING_UP:
+        return _PHASES[state]
+    if not has_devices:
+        return Phase.DEVICES
+    return Phase.MERGE if is_linked else Phase.RING
+
+
+class PeerMachine:
+    """See the module's theory of operation.
+
+    Attributes:
+        config: of this peer.
+        timeline: how long its phases took.
+        leavers: the clients that are known to be leaving, as pairs of ids.
+    """
+
     def __init__(self, config: PeerConfig, now: float) -> None:
-        super().__init__(config, now)
+        self.config = config
+        self.timeline = Timeline(config.client_id, now)
+        self.leavers: tuple[int, ...] = ()
+        self._state = PeerState.NEW
+        self._last_phase: Phase | None = None
+        self._knowledge = Knowledge(config, now)
+        self._watch = CoordinatorWatch(config, now)
+        self._devices: tuple[LocalDevice, ...] | None = None
+        self._is_linked = False
+        self._health = (True, "")
         self._began = now
         self._epoch = 0
         self._sequence = 0
@@ -171,8 +233,8 @@ class PeerMachine(PeerFacts):
             case StepAsked() | PointSet():
                 return [ev.Preempt(message)]
             case Leaving(leavers):
-                self.leavers = pack_ids({*unpack_ids(self.leavers), *ids_of(leavers)})
-                if self._suspected is not None and self._suspected[1] in ids_of(leavers):
+                self.leavers = pack_ids({*unpack_ids(self.leavers), *leaver_ids(leavers)})
+                if self._suspected is not None and self._suspected[1] in leaver_ids(leavers):
                     self._suspected = None
                 return [ev.OthersLeave(leavers)]
             case Dismissed(missing) if self._state is PeerState.LEAVING:
@@ -349,6 +411,35 @@ class PeerMachine(PeerFacts):
         self._last_phase = self.phase if error is not None else Phase.CLOSED
         self._knowledge.end(error)
         self._state = PeerState.CLOSED
+
+    # Facts.
+
+    @property
+    def phase(self) -> Phase:
+        """The phase this client is in, for reports."""
+        return phase_of(self._state, has_devices=self._devices is not None, is_linked=self._is_linked)
+
+    def progress(self, now: float) -> Progress:
+        """Return how far this client is, for a progress line."""
+        known = self._knowledge
+        return Progress(self.phase, self.timeline.elapsed(now), known.missing(), known.waiting_for(self.phase))
+
+    def update_of(self, client_id: int) -> MemberUpdate | None:
+        """Return the last known phase, health and reconnections of a client, where the coordinator has said any."""
+        if client_id == self.config.client_id:
+            own = MemberUpdate(client_id, self._last_phase or self.phase, *self._health, self._watch.reconnects)
+            return self._knowledge.update_of(client_id, own)
+        return self._knowledge.update_of(client_id)
+
+    def step_of(self, client_id: int, now: float) -> tuple[int, float] | None:
+        """Return the step that another client's program is known to be at, and for how many seconds."""
+        return self._knowledge.step_of(client_id, now)
+
+    def age_of(self, client_id: int, now: float) -> float:
+        """Return the seconds since a client is known to have been heard by the coordinator."""
+        if client_id == self.config.client_id:
+            return 0.0
+        return self._knowledge.age_of(client_id, now)
 
     # Helpers.
 

@@ -9,7 +9,8 @@ import pytest
 
 from bringup.runtime.drivers import coordinator, session
 from bringup.runtime.drivers.coordinator import CoordinatorDriver
-from bringup.runtime.machines.coordinator.machine import CoordinatorConfig, CoordinatorMachine
+from bringup.runtime.machines.coordinator.config import CoordinatorConfig
+from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
 from bringup.transport.ports import ChannelClosedError
 from bringup.transport.wire.messages import (
     PROTOCOL_VERSION,

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from bringup.runtime.machines import events as ev
-from bringup.runtime.machines.coordinator.machine import CoordinatorConfig, CoordinatorMachine
+from bringup.runtime.machines.coordinator.config import CoordinatorConfig
+from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
 from bringup.runtime.machines.coordinator.member import welcome
 from bringup.runtime.machines.coordinator.stragglers import Steps
 from bringup.transport.ports import ProbeOutcome

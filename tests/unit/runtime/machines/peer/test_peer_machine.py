@@ -21,7 +21,8 @@ from bringup.errors import (
 )
 from bringup.runtime.machines import events as ev
 from bringup.runtime.machines.core_table import CoreTable
-from bringup.runtime.machines.peer.machine import PeerConfig, PeerMachine
+from bringup.runtime.machines.peer.config import PeerConfig
+from bringup.runtime.machines.peer.machine import PeerMachine
 from bringup.runtime.machines.phases import Phase
 from bringup.transport.ports import ProbeOutcome
 from bringup.transport.wire.messages import (

@@ -8,7 +8,9 @@ import pytest
 
 from bringup.errors import PeerFailedError
 from bringup.runtime.client.service_client import ServiceClient, name_of_set
-from bringup.runtime.machines.departures import Departures, RoundCounts, collective_without
+from bringup.runtime.machines.barrier.failures import RoundCounts
+from bringup.runtime.machines.coordinator.departures import Departures
+from bringup.runtime.machines.failure_errors import collective_without
 from bringup.runtime.machines.service_machine import Services
 from bringup.transport.wire.messages import Leaver, Leaving, MemberInfo
 from bringup.transport.wire.services import (

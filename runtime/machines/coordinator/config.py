@@ -1,0 +1,26 @@
+"""The settings of the coordinator of one job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorConfig:
+    """What the coordinator knows from the start; durations in seconds.
+
+    Attributes:
+        addresses: of every client, or `None` where only the coordinator's is known.
+        job_id: 128 random bits in hexadecimal, drawn for this forming of the job.
+        has_services: whether the coordination services are served beside.
+        stall_timeout: at one step of its program a client has stalled after this; `None` for never.
+    """
+
+    num_clients: int
+    job_name: str
+    job_id: str
+    heartbeat_interval: float
+    heartbeat_timeout: float
+    stall_timeout: float | None = None
+    has_services: bool = True
+    addresses: tuple[str, ...] | None = None

@@ -1,0 +1,56 @@
+"""The settings and the identity of one client's peer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ....transport.wire.messages import PROTOCOL_VERSION, Register
+from ..job_lists import digest_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerConfig:
+    """What a peer knows from the start; durations in seconds.
+
+    Attributes:
+        addresses: the address of every client, or `None` where only the coordinator's is known.
+        device_type: the type of its devices, empty where it shows only when they have come up.
+        incarnation: drawn at random when the peer was made, 64 bits.
+        fails_when_unhealthy: whether the job is to end where this client's devices become unhealthy.
+        share_devices: whether other clients may have this client's devices, if they allow it too.
+    """
+
+    client_id: int
+    num_clients: int
+    job_name: str
+    coordinator_address: str
+    addresses: tuple[str, ...] | None
+    device_type: str
+    incarnation: int
+    hostname: str
+    pid: int
+    package_version: str
+    initialization_timeout: float
+    heartbeat_interval: float
+    heartbeat_timeout: float
+    shutdown_timeout: float
+    fails_when_unhealthy: bool = False
+    share_devices: bool = False
+
+    def registration(self, link_address: str) -> Register:
+        """Return this peer's registration; `link_address` is where the others reach its links."""
+        return Register(
+            client_id=self.client_id,
+            num_clients=self.num_clients,
+            job_name=self.job_name,
+            protocol_version=PROTOCOL_VERSION,
+            package_version=self.package_version,
+            incarnation=self.incarnation,
+            address=self.addresses[self.client_id] if self.addresses else link_address,
+            hostname=self.hostname,
+            pid=self.pid,
+            link_address=link_address,
+            device_type=self.device_type,
+            heartbeat_interval=self.heartbeat_interval,
+            jobs_digest=digest_of(self.addresses),
+        )
