@@ -121,11 +121,6 @@ class CallThread:
         self._thread: threading.Thread | None = None
 
     @property
-    def state(self) -> ThreadState:
-        """The state; it may change at any time, in another thread."""
-        return self._state
-
-    @property
     def is_abandoned(self) -> bool:
         """Whether a call did not return in time."""
         return self._state in (ThreadState.ABANDONED, ThreadState.ENDED_LATE)

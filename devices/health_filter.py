@@ -29,11 +29,6 @@ class HealthFilter:
         self._against = 0
         self._relapses = 0
 
-    @property
-    def state(self) -> Health:
-        """The health of the devices; `detail` is for the user."""
-        return self._state
-
     def observe(self, result: Health) -> Health | None:
         """Take the result of one check; returns the new state where that changes it, and else `None`."""
         if result.ok is self._state.ok:

@@ -11,7 +11,8 @@ from pathlib import Path
 from ...errors import ConfigurationError, DeviceError, DeviceInitializationError, DeviceNotFoundError
 from ..base import BackendConfig, Discovery, Health, LocalDevice
 from ..selection import select_local_devices, select_local_share
-from .cuda import Cuda, CudaCallError, CudaDevice, open_cuda
+from .cuda import Cuda, CudaCallError, open_cuda
+from .cuda_device import CudaDevice
 from .health import GpuReading, Verdict, baseline, health_of, judge
 from .inventory import Gpu, Inventory, read_inventory
 from .location import locate_gpus

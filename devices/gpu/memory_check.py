@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Container
 
 from ..polling import wait_until
-from .cuda import ContextReplacedError, CudaCallError, CudaDevice
+from .cuda import ContextReplacedError, CudaCallError
+from .cuda_device import CudaDevice
 from .health import Verdict
 from .inventory import Gpu
 from .visible_devices import VisibleGpu

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -20,12 +21,51 @@ from .frames import (
     health_from,
     plain_config,
 )
-from .interruption import Interruption
 from .process import BackendProcess, CutShortError, ProcessEndedError
 
 T = TypeVar("T")
 
 _log = logging.getLogger("bringup")
+
+
+class Interruption:
+    """The order to give a backend up: from any thread, once and for good.
+
+    It is the backend's, not its process's: an order that comes before the process, or between two calls, stays.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_set = False
+        self._wake: Callable[[], None] | None = None
+
+    @property
+    def is_set(self) -> bool:
+        """Whether the order was given."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Give the order; never blocks."""
+        with self._lock:
+            if not self._is_set:
+                self._is_set = True
+                self._carry_out()
+
+    def attach(self, wake: Callable[[], None]) -> None:
+        """Have the order carried out by `wake`, at once where it was given; `wake` must not block."""
+        with self._lock:
+            self._wake = wake
+            if self._is_set:
+                self._carry_out()
+
+    def detach(self) -> None:
+        """Forget what carries the order out: once this returns, it is not called any more."""
+        with self._lock:
+            self._wake = None
+
+    def _carry_out(self) -> None:
+        if self._wake is not None:
+            self._wake()
 
 
 class IsolatedBackend:

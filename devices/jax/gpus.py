@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import logging
+import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..base import BackendConfig
-from ..gpu.ordinals import cuda_uuids
 from ..gpu.visible_devices import VISIBLE_VARIABLE, is_own_choice
 from ..selection import select_local_share
 
+_LIBRARY = "libcuda.so.1"
 _OPTION = "jax_cuda_visible_devices"
 _PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin")
 
 _log = logging.getLogger("bringup")
+
+
+def cuda_uuids() -> tuple[str, ...]:
+    """Return the UUIDs of these GPUs, `GPU-...`, in CUDA's order; none where there is no CUDA. Initialises CUDA.
+
+    Asks the driver's library itself: a program with jax need not have the packages of the GPU backend.
+    """
+    try:
+        library = ctypes.CDLL(_LIBRARY)
+        # In CUDA 12 the one without a number gives a MIG device the UUID of its GPU.
+        get_uuid = getattr(library, "cuDeviceGetUuid_v2", None) or library.cuDeviceGetUuid
+        count, device, found = ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(16)
+        if library.cuInit(0) or library.cuDeviceGetCount(ctypes.byref(count)):
+            return ()
+        uuids = []
+        for ordinal in range(count.value):
+            if library.cuDeviceGet(ctypes.byref(device), ordinal) or get_uuid(found, device):
+                return ()
+            uuids.append(f"GPU-{uuid.UUID(bytes=found.raw)}")
+    except (AttributeError, OSError):
+        return ()  # no library, or something else of that name
+    return tuple(uuids)
 
 
 class JaxGpus:

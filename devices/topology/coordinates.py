@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ...errors import TopologyError
 from .axes import Extents, Int32Array, Int64Array, place_numbers
@@ -69,11 +70,20 @@ def _of_client(client_id: int, given: Any) -> Int64Array:
     return coordinates.astype(np.int64)
 
 
-def owner(counts: Int64Array, row: int) -> tuple[int, int]:
+def owner(counts: npt.NDArray[np.integer[Any]], row: int) -> tuple[int, int]:
     """Return the client and the local index of the device in row `row` of all devices."""
     ends = np.cumsum(counts)
     client_id = int(np.searchsorted(ends, row, side="right"))
     return client_id, row - int(ends[client_id] - counts[client_id])
+
+
+def by_client(
+    counts: npt.NDArray[np.integer[Any]], locations: npt.NDArray[Any]
+) -> npt.NDArray[Any] | list[npt.NDArray[Any]]:
+    """Return the rows of each client: `[num_clients, devices_per_client, 4]`, or a list of unequal ones."""
+    if len(counts) and (counts == counts[0]).all():
+        return locations.reshape(len(counts), -1, 4)
+    return np.split(locations, np.cumsum(counts)[:-1])
 
 
 def check_within(extents: Extents, counts: Int64Array, coordinates: Int64Array) -> None:

@@ -13,12 +13,11 @@ from ...errors import BringupError, ConfigurationError, DeviceInitializationErro
 from ..base import BackendConfig, Discovery, Health, LocalDevice
 from ..jax.check import CheckResult, JaxCheck, health_by
 from ..selection import select_local_devices
-from .chips import TpuChip, TpuFindings
+from .chips import TpuChip, TpuFindings, chip_fingerprints
 from .cores import JobCore, core_of, cores_of_job, join_chips
-from .discovery import find_tpus, is_off_the_bus
+from .discovery import boot_id, find_tpus, is_off_the_bus
 from .environment import TpuEnvironment, visible_chips
 from .errors import TpuErrors
-from .fingerprints import boot_id, chip_fingerprints
 
 # Seconds that devices have for a computation: nothing else runs on them at start; later the user's program does.
 _START_TIMEOUT = 60.0

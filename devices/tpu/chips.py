@@ -1,9 +1,11 @@
-"""The TPU chips of a host, as far as its file system tells. Pure."""
+"""The TPU chips of a host, as far as its file system tells, and their fingerprints. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+
+from .slices import SliceCore
 
 VENDOR = "0x1ae0"
 PCI_DEVICES = "sys/bus/pci/devices"
@@ -74,3 +76,21 @@ class TpuFindings:
         if self.denied:
             text += f" (no permission for {', '.join(self.denied)})"
         return text
+
+
+def chip_fingerprints(booted: str, chips: Sequence[TpuChip], cores: Sequence[SliceCore]) -> list[str]:
+    """Return a text for each core, the same for those of one chip.
+
+    Nothing says which chip on the bus is which of libtpu's. Where a process has all of both, the order does not matter:
+    each chip is claimed once. Where the numbers differ, nothing is claimed, and all texts are empty.
+
+    Args:
+        booted: the kernel's `boot_id`.
+        chips: those on the bus that this process uses.
+        cores: all of libtpu's in this process.
+    """
+    places = sorted({(core.slice_index, core.coords) for core in cores})
+    if not booted or len(places) != len(chips):
+        return [""] * len(cores)
+    texts = {place: f"{booted}/{chip.pci_address}" for place, chip in zip(places, chips, strict=True)}
+    return [texts[core.slice_index, core.coords] for core in cores]

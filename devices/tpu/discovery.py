@@ -49,6 +49,11 @@ def is_off_the_bus(chip: TpuChip, root: Path = Path("/")) -> bool:
         return False
 
 
+def boot_id(root: Path) -> str:
+    """Return what the running kernel drew when it started, alike in all containers of a host; empty without one."""
+    return _read(root / "proc/sys/kernel/random/boot_id")
+
+
 def _chips(root: Path) -> tuple[TpuChip, ...]:
     through_accel = _accel_nodes(root)
     found: dict[str, tuple[str, str, str]] = {}

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...devices.base import CoreLocation, LocalDevice
+from ...devices.topology.coordinates import owner
 from ...errors import TopologyError
 from .device_claims import FINGERPRINT_COLUMNS, Shared, find_shared, hash_of
 from .id_ranges import name_ids
@@ -46,10 +47,6 @@ class CoreTable:
     core_ids: Int32Array
     locations: Int32Array | None
     digest: bytes
-
-    def owner(self, row: int) -> tuple[int, int]:
-        """Return client id and local index of the device in row `row`."""
-        return _owner(self.counts, row)
 
     def location(self, row: int) -> CoreLocation | None:
         """Return the location of the device in row `row`."""
@@ -140,7 +137,7 @@ def table_of(counts: Int32Array, rows: Int32Array) -> CoreTable:
     """
     wrong = np.flatnonzero(rows[:, _WRITTEN] != 1)
     if wrong.size:
-        client_id, index = _owner(counts, int(wrong[0]))
+        client_id, index = owner(counts, int(wrong[0]))
         raise TopologyError(
             f"the slot of device {index} of client {client_id} was written {int(rows[wrong[0], _WRITTEN])} times in "
             f"the merge ({wrong.size} such slots): two processes act as one client, or one did not take part"
@@ -160,7 +157,7 @@ def _locations(counts: Int32Array, rows: Int32Array) -> Int32Array | None:
     if not located.any():
         return None
     if not located.all():
-        without = {_owner(counts, int(row))[0] for row in np.flatnonzero(~located)}
+        without = {owner(counts, int(row))[0] for row in np.flatnonzero(~located)}
         raise TopologyError(
             f"devices of {name_ids(without)} have no location while others have one: "
             "the clients do not run the same kind of device"
@@ -178,7 +175,7 @@ def _check_extent(counts: Int32Array, locations: Int32Array) -> None:
         return
     axis = int(np.argmax(extents))
     row = int(locations[:, axis].argmax())
-    client_id, index = _owner(counts, row)
+    client_id, index = owner(counts, row)
     raise TopologyError(
         f"device {index} of client {client_id} is at {tuple(locations[row].tolist())}: a machine that holds all "
         f"devices of the job then has the extents {extents}, more than {_PLACES_MAX} places. Its backend is broken, or "
@@ -193,15 +190,9 @@ def _check_unique(counts: Int32Array, values: Int32Array, what: str) -> None:
     firsts = first_rows[np.ravel(inverse)]
     row = int(np.flatnonzero(firsts != np.arange(len(values)))[0])
     value = values[row].tolist()
-    (one, one_index), (other, other_index) = _owner(counts, int(firsts[row])), _owner(counts, row)
+    (one, one_index), (other, other_index) = owner(counts, int(firsts[row])), owner(counts, row)
     raise TopologyError(
         f"{what} {value[0] if len(value) == 1 else tuple(value)} is claimed twice: by device {one_index} of client "
         f"{one} and by device {other_index} of client {other} ({len(values) - len(unique)} such values): "
         "two clients drive the same device, or a backend is broken"
     )
-
-
-def _owner(counts: Int32Array, row: int) -> tuple[int, int]:
-    ends = np.cumsum(counts)
-    client_id = int(np.searchsorted(ends, row, side="right"))
-    return client_id, row - int(ends[client_id] - counts[client_id])

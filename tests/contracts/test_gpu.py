@@ -291,7 +291,7 @@ def test_the_gpus_of_others_are_known_without_packages(
     settings = tmp_path / "settings"
     settings.write_text("slow_model.0 1\nslow_model.2 1\n")
     environ = stand_in_environ(libraries, settings) | ({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible})
-    code = "from bringup.devices.gpu.ordinals import cuda_uuids; print(*cuda_uuids())"
+    code = "from bringup.devices.jax.gpus import cuda_uuids; print(*cuda_uuids())"
     done = subprocess.run([sys.executable, "-P", "-c", code], env=environ, capture_output=True, text=True, check=True)
     assert done.stdout.split() == list(map(uuid, gpus))
 

@@ -65,8 +65,9 @@ def test_checks_come_sooner_while_a_change_is_open() -> None:
     assert watched.pause(30.0) == 1.0
     assert watched.pause(0.25) == 0.25
     watched.observe(BAD)
-    watched.observe(BAD)
-    assert not watched.state.ok
+    change = watched.observe(BAD)
+    assert change is not None
+    assert not change.ok
     assert watched.pause(30.0) == 30.0
     watched.observe(GOOD)
     assert watched.pause(30.0) == 1.0

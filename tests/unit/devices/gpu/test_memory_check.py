@@ -9,7 +9,8 @@ from typing import cast
 import pytest
 
 from bringup.devices.gpu import memory_check as gpu_copies
-from bringup.devices.gpu.cuda import ContextReplacedError, CudaCallError, CudaDevice
+from bringup.devices.gpu.cuda import ContextReplacedError, CudaCallError
+from bringup.devices.gpu.cuda_device import CudaDevice
 from bringup.devices.gpu.health import Verdict
 from bringup.devices.gpu.inventory import Gpu
 from bringup.devices.gpu.memory_check import GpuCopies

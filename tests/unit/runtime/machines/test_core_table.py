@@ -7,7 +7,8 @@ import numpy.typing as npt
 import pytest
 
 from bringup.devices.base import CoreLocation, LocalDevice
-from bringup.devices.topology.placement import Placement
+from bringup.devices.topology.coordinates import owner
+from bringup.devices.topology.topology import Topology
 from bringup.errors import TopologyError
 from bringup.runtime.machines.core_table import CoreTable, counts_of, own_entry, own_rows, table_of
 
@@ -48,7 +49,7 @@ def test_the_sum_over_all_clients_is_the_table() -> None:
     assert result.core_ids.tolist() == [5, 2, 9, 0, 7, 1]
     assert result.locations is not None
     assert result.locations[:, 0].tolist() == [0, 1, 2, 3, 4, 5]
-    assert [result.owner(row) for row in range(6)] == [(0, 0), (0, 1), (1, 0), (2, 0), (2, 1), (2, 2)]
+    assert [owner(result.counts, row) for row in range(6)] == [(0, 0), (0, 1), (1, 0), (2, 0), (2, 1), (2, 2)]
     assert result.location(2) == CoreLocation(2, 0, 0, 1)
 
 
@@ -141,7 +142,7 @@ def test_clients_without_devices_have_no_rows() -> None:
     )
     table = table_of(counts, rows)
     assert table.core_ids.tolist() == [2, 5]
-    assert [table.owner(row) for row in range(2)] == [(1, 0), (1, 1)]
+    assert [owner(table.counts, row) for row in range(2)] == [(1, 0), (1, 1)]
 
 
 @pytest.mark.parametrize("far", [2**31 - 2, 2**30])
@@ -155,4 +156,4 @@ def test_a_machine_of_more_places_than_a_topology_counts_is_refused(far: int) ->
 def test_a_far_device_on_a_line_is_no_harm() -> None:
     result = table([[device(0, 0)], [LocalDevice("SIM", 1, CoreLocation(2**29, 0, 0, 1))]])
     assert result.locations is not None
-    assert Placement.of_locations(result.counts, result.locations).extents == (2**29 + 1, 1, 1, 2)
+    assert Topology.of_locations(result.counts, result.locations).extents == (2**29 + 1, 1, 1, 2)
