@@ -8,7 +8,6 @@ of a machine.
 
 from __future__ import annotations
 
-import json
 import os
 import selectors
 import signal
@@ -19,6 +18,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, Self
 
+from ...processes.endings import describe_end, last_lines
+from ...processes.json_lines import JsonLines
 from .worker import HostPipe, execute, work
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Ended:
 
     Attributes:
         at: When it was seen, monotonic.
-        how: `ended with status 1`, `was ended by SIGABRT`.
+        how: `ended with status 1`, `was killed by SIGABRT`.
         output: The last lines of its output, as a clause of a message.
     """
 
@@ -73,8 +74,8 @@ class ProcessGroup:
         self._program, self._assignments, self._early, self._fresh = program, assignments, early, fresh
         self._pids: dict[int, int] = {}
         self._output: dict[int, IO[bytes]] = {}
-        self._partial: dict[int, bytes] = {}
-        self._inboxes: dict[int, deque[tuple[str, Any]]] = {}
+        self._lines: dict[int, JsonLines] = {}
+        self._inboxes: dict[int, deque[Sequence[Any]]] = {}
         self._selector = selectors.DefaultSelector()
         self._early_gate, self._late_gate, self._leave_gate = os.pipe(), os.pipe(), os.pipe()
         self._writers = {self._early_gate[1], self._late_gate[1], self._leave_gate[1]}
@@ -105,7 +106,7 @@ class ProcessGroup:
             if pid == 0:
                 self._become_client(assignment, writing)
             self._pids[client_id] = pid
-            self._partial[client_id], self._inboxes[client_id] = b"", deque()
+            self._lines[client_id], self._inboxes[client_id] = JsonLines(), deque()
             os.close(writing)
             self._selector.register(reading, selectors.EVENT_READ, client_id)
 
@@ -173,8 +174,7 @@ class ProcessGroup:
     def _read(self, descriptor: int, client_id: int) -> None:
         data = os.read(descriptor, _READ_BYTES)
         if data:
-            *lines, self._partial[client_id] = (self._partial[client_id] + data).split(b"\n")
-            self._inboxes[client_id].extend(tuple(json.loads(line)) for line in lines)
+            self._inboxes[client_id].extend(self._lines[client_id].feed(data))
         else:
             self._inboxes[client_id].append((_ENDED, time.monotonic()))
             self._selector.unregister(descriptor)
@@ -193,9 +193,9 @@ class ProcessGroup:
 
     def _reap(self, client_id: int, at: float) -> Ended:
         _, status = os.waitpid(self._pids.pop(client_id), 0)
-        code = os.waitstatus_to_exitcode(status)
-        how = f"ended with status {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
-        return Ended(at, how, tail(self._output[client_id]))
+        output = self._output[client_id]
+        output.seek(0)
+        return Ended(at, describe_end(os.waitstatus_to_exitcode(status)), last_lines(output.read(), _LAST_LINES))
 
     def _become_client(self, assignment: Assignment, messages: int) -> None:
         try:
@@ -212,10 +212,3 @@ class ProcessGroup:
                 work(self._program, assignment, HostPipe(*pipes))
         finally:
             os._exit(1)
-
-
-def tail(file: IO[bytes]) -> str:
-    """The last lines of a process's output, as a clause of a message."""
-    file.seek(0)
-    lines = file.read().decode(errors="replace").strip().splitlines()
-    return f" ({' / '.join(line.strip() for line in lines[-_LAST_LINES:])})" if lines else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import random
 import textwrap
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from bringup.commands.bench import bench
 from bringup.commands.bench.failure.client import Sighting
@@ -23,7 +25,7 @@ from bringup.commands.bench.failure.faults import (
     complaints,
     draw_trial,
 )
-from bringup.commands.bench.failure.report import FaultRow, notices_of
+from bringup.commands.bench.failure.report import FaultRow, faults_table, notices_of
 from bringup.commands.bench.host import Host
 from bringup.commands.bench.libraries import describe
 from bringup.commands.bench.trials import FaultTrial, Outcome
@@ -151,6 +153,18 @@ def test_a_row_is_complete_as_json() -> None:
     found = row.as_object()
     assert (found["last"], found["first"], found["failures"]) == ([0.2, 0.3], [0.1, 0.05], ["client 3 hung"])
     assert (found["median"], found["max"], found["told_as"]) == (0.25, 0.3, {"PeerFailedError": 4})
+
+
+def test_the_table_has_a_line_for_each_fault_and_number_of_clients() -> None:
+    rows = [row_of((0.1, 0.2)), row_of((0.05, 0.3))]
+    console = Console(width=80, file=io.StringIO())
+    with console.capture() as capture:
+        console.print(faults_table(rows))
+    lines = [line.split() for line in capture.get().splitlines() if line.split()[:1] == ["SIGKILL"]]
+    assert lines == [
+        ["SIGKILL", "client", "idle", "4", "200", "200", "100", "250", "within"],
+        ["SIGKILL", "client", "idle", "4", "300", "300", "50.0", "250", "beyond"],
+    ]
 
 
 @dataclass

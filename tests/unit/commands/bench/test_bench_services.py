@@ -317,3 +317,10 @@ def test_the_exit_status_says_whether_an_answer_was_wrong(
     found = json.loads(result.stdout)
     assert all(one["within"] is (None if one["bar"] is None else False) for one in found["rows"])
     assert {one["library"] for one in found["rows"]} == {"bringup"}
+
+
+def test_a_barrier_of_one_is_refused_with_what_to_write() -> None:
+    result = CliRunner().invoke(services_command, ["--barriers", "1"])
+    assert result.exit_code == 2
+    words = " ".join(result.output.split())
+    assert "'1' is not a list of numbers of 2 or more of clients; write for example 4,16,64" in words

@@ -109,7 +109,7 @@ def test_a_client_that_dies_is_named_with_its_last_words(carry_out: Carry) -> No
     failure = carry_out("DYING").failure
 
     assert failure is not None
-    assert failure.startswith("client 2 was ended by SIGABRT (a fatal check failed")
+    assert failure.startswith("client 2 was killed by SIGABRT (a fatal check failed")
     assert failure.endswith("before it said 'returned'")
 
 
