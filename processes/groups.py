@@ -55,11 +55,22 @@ def _runs(group: int) -> bool:
     return any(_is_alive_in(group, pid) for pid in pids) if pids else True
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a process is stopped by a signal; never where there is no `/proc`."""
+    return _state_of(str(pid))[0] == b"T"
+
+
 def _is_alive_in(group: int, pid: str) -> bool:
+    state, process_group = _state_of(pid)
+    return process_group == group and state not in b"ZX"
+
+
+def _state_of(pid: str) -> tuple[bytes, int]:
+    """Return the state of a process and its group; `X` and 0 for one that has gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             # The name of the command, in parentheses, may hold anything.
             state, _parent, process_group, *_ = file.read().rpartition(b")")[2].split()
     except (OSError, ValueError):
-        return False
-    return int(process_group) == group and state not in b"ZX"
+        return b"X", 0
+    return state, int(process_group)

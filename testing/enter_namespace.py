@@ -31,13 +31,13 @@ def call(name: str, *arguments: int) -> None:
         raise OSError(ctypes.get_errno(), f"{name}: {os.strerror(ctypes.get_errno())}")
 
 
-def main(user: str, network: str, *command: str) -> None:
-    """Enter the namespaces and become `command`."""
+def enter_both(user: str, network: str) -> None:
+    """Enter two namespaces, by their paths; `-` for none."""
     for path, kind in ((user, NEW_USER), (network, NEW_NETWORK)):
         if path != "-":
             enter(path, kind)
-    os.execvp(command[0], command)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    enter_both(*sys.argv[1:3])
+    os.execvp(sys.argv[3], sys.argv[3:])

@@ -57,8 +57,11 @@ class NamespaceNetwork:
 
     def prefix(self, client_id: int) -> list[str]:
         """Return what to put before a command so that it runs as a client."""
-        user, network = self._places["user"] or "-", self._places["networks"][client_id]
-        return [sys.executable, "-I", "-S", enter_namespace.__file__, user, network]
+        return [sys.executable, "-I", "-S", enter_namespace.__file__, *self.paths(client_id)]
+
+    def paths(self, client_id: int) -> tuple[str, str]:
+        """Return the paths of a client's namespaces, as `enter_both` takes them."""
+        return self._places["user"] or "-", self._places["networks"][client_id]
 
     def cut(self, client_id: int, direction: Direction) -> None:
         """Swallow a client's packets from now on; nobody is told."""

@@ -2,68 +2,49 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from typing import TextIO
 
 from ..processes.endings import describe_end
-from ..processes.groups import kill_group
-from ..processes.guard import Guard
+from ..processes.fork_server import ForkedProcess
+from ..processes.groups import is_stopped, kill_group
+
+AnyProcess = subprocess.Popen[str] | ForkedProcess
 
 ANSWER_TIMEOUT = 40.0
 """Seconds that a test waits for a client before it takes it for hung."""
 
 _END_TIMEOUT = 10.0
 _LAST_WORDS_TIMEOUT = 1.0
+_POLL_INTERVAL = 0.002
 _SHOWN_CHARACTERS = 20_000
 
 
 class LocalProcess:
-    """A client process, from its start until `close`. It leads a process group, and ends with this process.
+    """A client process, from its start until `close`. It leads a process group.
 
     Args:
         client_id: which client of its job it is.
-        command: what to run.
-        environment: all of its environment.
-        guard: ends it where this process is killed.
-        cwd: the folder to run it in, or `None` for this process's own.
-        stdin: the standard input, as for `subprocess.Popen`.
+        process: the process, whose standard streams are pipes with text.
+        forget: called with its process group once that has ended.
 
     Attributes:
         client_id: which client it is.
         process: the process.
     """
 
-    def __init__(
-        self,
-        client_id: int,
-        command: Sequence[str],
-        environment: Mapping[str, str],
-        *,
-        guard: Guard,
-        cwd: str | None = None,
-        stdin: int = subprocess.DEVNULL,
-    ) -> None:
+    def __init__(self, client_id: int, process: AnyProcess, forget: Callable[[int], None]) -> None:
         self.client_id = client_id
-        self._guard = guard
+        self.process = process
+        self._forget = forget
         self._written: dict[str, list[str]] = {"stdout": [], "stderr": []}
         self._has_news = threading.Condition()
         self._open = set(self._written)
-        self.process = subprocess.Popen(
-            guard.joined(command),
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            env=dict(environment),
-            cwd=cwd,
-            pass_fds=(guard.pipe,),
-            start_new_session=True,
-        )
         assert self.process.stdout is not None
         assert self.process.stderr is not None
         self._readers = [
@@ -119,6 +100,17 @@ class LocalProcess:
             reader.join(_LAST_WORDS_TIMEOUT)
         return status
 
+    def wait_stopped(self, timeout: float = ANSWER_TIMEOUT) -> None:
+        """Wait until it is stopped, as by a SIGSTOP that it sends to itself. Only on Linux.
+
+        Raises:
+            AssertionError: it is not within `timeout` seconds.
+        """
+        deadline = time.monotonic() + timeout
+        while not is_stopped(self.process.pid):  # of a process that is not one's child nothing tells
+            assert time.monotonic() < deadline, f"client {self.client_id} did not stop; {self.describe()}"
+            time.sleep(_POLL_INTERVAL)
+
     def describe(self) -> str:
         """Return its state and what it has written, for a failed assertion."""
         status = self.process.poll()
@@ -153,15 +145,15 @@ class LocalProcess:
         """End it, whatever it does, and all that it has started."""
         kill_group(self.process.pid)
         self.process.wait(_END_TIMEOUT)
-        self._guard.forget(self.process.pid)
+        self._forget(self.process.pid)
         for reader in self._readers:
             reader.join(_END_TIMEOUT)
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             if pipe is not None:
-                try:
+                with contextlib.suppress(BrokenPipeError):
                     pipe.close()
-                except BrokenPipeError:
-                    continue
+        if isinstance(self.process, ForkedProcess):
+            self.process.close()
 
     # For those who read its output in their own way.
 

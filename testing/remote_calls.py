@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-import subprocess
-import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ConfigurationError
-from ..processes.guard import Guard
-from .process import ANSWER_TIMEOUT, LocalProcess
+from .process import ANSWER_TIMEOUT, AnyProcess, LocalProcess
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,39 +84,22 @@ class LocalClient(LocalProcess):
     Args:
         client_id: which client of its job it is.
         command: the program, or `None` for ours.
-        environment: all of its environment.
-        guard: ends it where this process is killed.
-        prefix: what to put before the command, to run it elsewhere.
-        cwd: the folder to run the program in, or `None` for this process's own.
+        process: the process that runs it.
+        forget: called with its process group once that has ended.
 
     Attributes:
         command: the program, or `None` for ours.
     """
 
     def __init__(
-        self,
-        client_id: int,
-        command: Sequence[str] | None,
-        environment: Mapping[str, str],
-        *,
-        guard: Guard,
-        prefix: Sequence[str] = (),
-        cwd: str | None = None,
+        self, client_id: int, command: Sequence[str] | None, process: AnyProcess, forget: Callable[[int], None]
     ) -> None:
         self.command = command
         self._numbers = itertools.count(1)
         self._calls: dict[int, Call] = {}
         self._lock = threading.Lock()
         self._has_ended = False
-        super().__init__(
-            client_id,
-            [*prefix, *(command or (sys.executable, "-m", f"{__package__}.client"))],
-            environment,
-            guard=guard,
-            # Elsewhere than in a checkout, whose folders would shadow installed packages.
-            cwd=cwd if command else os.path.dirname(sys.executable),
-            stdin=subprocess.DEVNULL if command else subprocess.PIPE,
-        )
+        super().__init__(client_id, process, forget)
 
     def call(self, name: str, /, **arguments: Any) -> Call:
         """Tell the client to make a call: a method of its system, or one of `testing.client`'s own.

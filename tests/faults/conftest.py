@@ -1,6 +1,7 @@
 """Jobs that the tests of a module share: what survives a fault is in the next test's job, as it is in earnest.
 
-Only who has died is started anew, which is what these tests would else spend most of their time on.
+Only who has died is started anew, and is forked where it runs Python: starts are what these tests would else spend most
+of their time on. Interpreters end alike in both; each way for a program to end is tested of fresh ones, too.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def _jobs() -> Iterator[dict[bool, LocalJob]]:
 def job(_jobs: dict[bool, LocalJob], request: pytest.FixtureRequest) -> Iterator[LocalJob]:
     """Three clients, started and in no job; where the module says `NAMESPACES = True`, they can be cut off."""
     namespaces = getattr(request.module, "NAMESPACES", False)
-    job = _jobs.setdefault(namespaces, LocalJob(NUM_CLIENTS, namespaces=namespaces))
+    job = _jobs.setdefault(namespaces, LocalJob(NUM_CLIENTS, namespaces=namespaces, fork=True))
     try:
         revive(job)
     except NamespacesUnavailableError as error:

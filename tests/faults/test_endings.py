@@ -111,7 +111,7 @@ def python(ending: Ending, client_id: int) -> list[str]:
 @pytest.mark.parametrize("how", ENDINGS)
 def test_the_exit_status_says_whether_the_job_failed(how: str) -> None:
     ending = ENDINGS[how]
-    with LocalJob(3) as job:
+    with LocalJob(3, fork=True) as job:
         for client_id in range(3):
             job.start([client_id], command=python(ending, client_id))
         statuses = job.wait()
@@ -134,7 +134,7 @@ system.wait_failed()
 
 
 def test_a_program_that_ends_without_shutdown_says_that_its_status_does_not_tell() -> None:
-    with LocalJob(2, command=[sys.executable, "-c", WITHOUT_SHUTDOWN]) as job:
+    with LocalJob(2, command=[sys.executable, "-c", WITHOUT_SHUTDOWN], fork=True) as job:
         job.start()
         assert job.wait() == {0: 0, 1: 3}
         assert "client 0 ends without shutdown(), so that its exit status does not tell" in job.clients[0].log

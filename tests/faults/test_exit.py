@@ -67,9 +67,10 @@ def python(program: str) -> list[str]:
     ],
 )
 def test_the_others_hear_how_a_program_ended(job: LocalJob, ending: str, victim: int) -> None:
+    """Client 0 is an interpreter that was started; the others are forked, and end as one does."""
     program, says, status = ENDINGS[ending]
     survivors = all_but(victim)
-    job.start([victim], command=python(program))
+    job.start([victim], command=python(program), fork=victim != 0)
     for call in job.call("initialize", survivors, device_type="SIM"):
         call.value()
     failed = job.call("wait_failed", survivors)

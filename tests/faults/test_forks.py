@@ -67,7 +67,7 @@ def test_a_client_that_dies_is_dead_while_its_child_lives(
 ) -> None:
     program = tmp_path_factory.mktemp("forks") / "program.py"
     program.write_text(PROGRAM)
-    (forks,) = job.start([victim], command=[*python("")[:-2], str(program), how])
+    (forks,) = job.start([victim], command=[*python("")[:-2], str(program), how], fork=how == "fork")
     others = all_but(victim)
     for name, arguments in (
         ("initialize", {"device_type": "SIM", "heartbeat_timeout": 30.0}),

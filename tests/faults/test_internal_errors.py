@@ -42,7 +42,7 @@ with bringup.sync.initialize("SIM") as system:
 )
 def test_a_machine_that_raises_ends_all_clients_with_its_cause(culprit: int, machine: str) -> None:
     program = BROKEN.format(culprit=culprit, machine=machine)
-    with LocalJob(2, command=[sys.executable, "-c", program]) as job:
+    with LocalJob(2, command=[sys.executable, "-c", program], fork=True) as job:
         job.start()
         assert job.wait() == {0: 1, 1: 1}
         for client in job.clients.values():
@@ -50,7 +50,7 @@ def test_a_machine_that_raises_ends_all_clients_with_its_cause(culprit: int, mac
 
 
 def test_ctrl_c_in_a_collective_ends_it_for_all() -> None:
-    with LocalJob(2, command=[sys.executable, "-c", INTERRUPTED]) as job:
+    with LocalJob(2, command=[sys.executable, "-c", INTERRUPTED], fork=True) as job:
         job.start()
         assert job.wait()[1] == 1
         assert "KeyboardInterrupt" in job.clients[0].log.splitlines()[-1]

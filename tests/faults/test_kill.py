@@ -83,6 +83,7 @@ def test_killed_while_the_ring_is_linked(job: LocalJob, victim: int) -> None:
     calls += job.call("initialize", [2], device_type="SIM")
     for reached in job.call("reach", [0, 2], phases=["ring"]):
         reached.value()
+    job.clients[1].wait_stopped()
     killed_at = time.monotonic()
     job.clients[victim].kill()
     check_died(calls[2 - victim].error(), victim, killed_at)

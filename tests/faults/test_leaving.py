@@ -89,7 +89,7 @@ asyncio.run(main())
 
 
 def test_a_service_whose_clients_are_all_ended_while_a_request_waits_ends_in_order() -> None:
-    with LocalJob(3, command=[sys.executable, "-c", SERVICE]) as job:
+    with LocalJob(3, command=[sys.executable, "-c", SERVICE], fork=True) as job:
         for client in job.start():
             client.wait_for("serving")
         for client in job.clients.values():
@@ -121,7 +121,7 @@ SAYS = {
 
 @pytest.mark.parametrize("call", UNCAUGHT)
 def test_a_program_that_does_not_expect_it_fails_and_with_it_the_one_that_left(call: str) -> None:
-    with LocalJob(2, command=[sys.executable, "-c", UNEVEN.format(what=UNCAUGHT[call])]) as job:
+    with LocalJob(2, command=[sys.executable, "-c", UNEVEN.format(what=UNCAUGHT[call])], fork=True) as job:
         job.start()
         assert job.wait() == {0: 1, 1: 1}
         assert SAYS[call] in job.clients[0].log
@@ -158,7 +158,7 @@ with bringup.sync.initialize("SIM") as system:
 
 @pytest.mark.parametrize("ghost", [0, 1])
 def test_a_barrier_is_left_by_a_loop_that_is_closed(ghost: int) -> None:
-    with LocalJob(2, command=[sys.executable, "-c", CLOSED_LOOP.format(ghost=ghost)]) as job:
+    with LocalJob(2, command=[sys.executable, "-c", CLOSED_LOOP.format(ghost=ghost)], fork=True) as job:
         job.start()
         assert job.wait() == {0: 0, 1: 0}, job.clients[ghost].describe()
         assert [client.output for client in job.clients.values()] == [f"[{ghost}]\n"] * 2

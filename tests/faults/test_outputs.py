@@ -57,7 +57,7 @@ def program(body: str, on_failure: str) -> list[str]:
 
 @pytest.fixture
 def job() -> Iterator[LocalJob]:
-    with LocalJob(VICTIM + 1) as job:
+    with LocalJob(VICTIM + 1, fork=True) as job:
         yield job
 
 
@@ -115,7 +115,7 @@ if is_first:
 print(type(system.wait_failed()).__name__)
 """
     fault = {"BRINGUP_SIM_FAULT": "0:degrade:0.2:ECC errors"}
-    with LocalJob(3, command=[sys.executable, "-P", "-c", code], environment=fault) as job:
+    with LocalJob(3, command=[sys.executable, "-P", "-c", code], environment=fault, fork=True) as job:
         job.start()
         assert job.wait() == {0: 70, 1: 0, 2: 0}
         assert [job.clients[client_id].output for client_id in (1, 2)] == ["DeviceFailedError\n"] * 2

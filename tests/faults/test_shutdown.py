@@ -79,9 +79,12 @@ thread.join()
 }
 
 
+FRESH = "at the end of the interpreter"
+
+
 @pytest.mark.parametrize("way", PROGRAMS)
 def test_programs_that_shut_down(way: str, tmp_path: Path) -> None:
-    with LocalJob(2, command=python(PROGRAMS[way]), cwd=tmp_path) as job:
+    with LocalJob(2, command=python(PROGRAMS[way]), cwd=tmp_path, fork=way != FRESH) as job:
         job.start()
         assert job.wait() == {0: 0, 1: 0}
         assert [(client.output, client.log) for client in job.clients.values()] == [("over\n", "")] * 2

@@ -17,6 +17,7 @@ def test_stopped_before_anybody_knew_it_comes_late(job: LocalJob) -> None:
     calls = job.call("initialize", [1, 0, 2], **FAST)
     for call in job.call("reach", [0, 2], phases=["rendezvous"]):
         call.value()
+    job.clients[1].wait_stopped()
     time.sleep(1.5 * TIMEOUT)  # it has not registered, so that nobody may hold its silence against it
     job.clients[1].resume()
     for call in calls:

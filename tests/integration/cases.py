@@ -29,7 +29,7 @@ def _takes_a_system(node: ast.stmt) -> bool:
 def job_of_cases(num_clients: int, module: str, names: Sequence[str], **environment: str) -> LocalJob:
     """Return a job, not started, whose clients run cases one after the other."""
     command = [sys.executable, str(FOLDER / "case_client.py"), str(FOLDER / module), *names]
-    return LocalJob(num_clients, command=command, environment=environment)
+    return LocalJob(num_clients, command=command, environment=environment, fork=True)
 
 
 def check_case(job: LocalJob, name: str, client_ids: Iterable[int] | None = None) -> None:

@@ -29,7 +29,7 @@ KILLED = -9
 def job_of_callers(folder: Path, seed: str, calls: int, store: str = "") -> LocalJob:
     program = [sys.executable, str(FOLDER / "kv_history_client.py"), seed, str(calls), str(BUSY_AT)]
     arguments = [str(folder / "{client_id}.journal"), *([f"{STORES}:{store}"] if store else [])]
-    return LocalJob(N, command=program + arguments)
+    return LocalJob(N, command=program + arguments, fork=True)
 
 
 def history_in(folder: Path) -> History:

@@ -35,10 +35,11 @@ def blocks(language: str) -> list[str]:
 # Programs as clients.
 
 
-def test_a_program_finds_its_place_in_the_job_in_the_environment(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fork", [False, True])
+def test_a_program_finds_its_place_in_the_job_in_the_environment(fork: bool, tmp_path: Path) -> None:
     names = ("BRINGUP_JOBS", "BRINGUP_CLIENT_ID", "BRINGUP_NUM_CLIENTS", "OWN", "JAX_PROCESS_ID")
     program = f"import os; print(*(os.environ.get(name) for name in {names}), os.getcwd())"
-    with LocalJob(2, command=python(program), environment={"OWN": "all"}, cwd=tmp_path) as job:
+    with LocalJob(2, command=python(program), environment={"OWN": "all"}, cwd=tmp_path, fork=fork) as job:
         job.start([0])
         job.start([1], OWN="mine")
         assert job.wait() == {0: 0, 1: 0}
@@ -46,9 +47,10 @@ def test_a_program_finds_its_place_in_the_job_in_the_environment(tmp_path: Path)
         assert job.clients[1].output == f"{','.join(job.jobs)} 1 2 mine None {tmp_path}\n"
 
 
-def test_what_a_program_writes_can_be_waited_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fork", [False, True])
+def test_what_a_program_writes_can_be_waited_for(fork: bool, tmp_path: Path) -> None:
     program = "import sys; print('one'); print('two', file=sys.stderr); sys.stdin.read(); sys.exit(3)"
-    with LocalJob(1, command=python(program), cwd=tmp_path) as job:
+    with LocalJob(1, command=python(program), cwd=tmp_path, fork=fork) as job:
         (client,) = job.start()
         assert client.wait_for("two") == "two"
         assert client.wait_for("on") == "one"
@@ -83,28 +85,30 @@ def test_a_program_is_ended_in_three_ways(harm: str, status: int, tmp_path: Path
         assert client.wait() == status
 
 
-def test_nothing_outlives_the_job(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fork", [False, True])
+def test_nothing_outlives_the_job(fork: bool, tmp_path: Path) -> None:
     """Neither what is stopped, nor what a client has started."""
     starts = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', {LISTENS!r}], stdout=-3).pid)"
-    with LocalJob(2, command=python(f"{starts}; {LISTENS}"), cwd=tmp_path) as job:
+    with LocalJob(2, command=python(f"{starts}; {LISTENS}"), cwd=tmp_path, fork=fork) as job:
         job.start()
         pids = [client.process.pid for client in job.clients.values()]
         for client in job.clients.values():
             client.wait_for("listening")
             pids.append(int(client.output.split()[0]))
         job.clients[0].stop()
+        job.clients[0].wait_stopped()
     for pid in pids:
         assert _has_ended(pid)
 
 
-@pytest.mark.parametrize("namespaces", [False, True])
-def test_nothing_outlives_a_harness_that_is_killed(namespaces: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("namespaces", "fork"), [(False, False), (False, True), (True, False)])
+def test_nothing_outlives_a_harness_that_is_killed(namespaces: bool, fork: bool, tmp_path: Path) -> None:
     if namespaces and (reason := why_unavailable()):
         pytest.skip(reason)
     harness = f"""
 import sys, time
 from bringup.testing import LocalJob
-job = LocalJob(2, namespaces={namespaces}, command=[sys.executable, "-c", {LISTENS!r}])
+job = LocalJob(2, namespaces={namespaces}, fork={fork}, command=[sys.executable, "-c", {LISTENS!r}])
 job.start()
 print(*(client.process.pid for client in job.clients.values()), flush=True)
 time.sleep(60)

@@ -1,0 +1,124 @@
+"""How clients of a `LocalJob` start: as fresh interpreters, or forked from a process that has imported everything."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from ..processes.fork_server import ForkServer, ForkServerError
+from ..processes.guard import Guard
+from .namespaces import NamespaceNetwork
+from .process import AnyProcess
+
+_IMPORTED = (
+    "bringup.sync",
+    "bringup.testing.client",
+    "bringup.testing.enter_namespace",
+    "bringup.runtime.client.startup",
+    "bringup.transport.network",
+    "bringup.devices.sim.backend",
+    "uvloop",
+)
+"""What every client loads until it is up."""
+
+_OWN_CLIENT = "from bringup.testing.client import main; main()"
+_ENTER = "from bringup.testing.enter_namespace import enter_both; enter_both({!r}, {!r}); "
+
+
+class Starter:
+    """Starts the processes of one job, each of which leads a group and ends with this process, until `close`."""
+
+    def __init__(self) -> None:
+        self._guard: Guard | None = None
+
+    def start(
+        self,
+        command: Sequence[str] | None,
+        environment: Mapping[str, str],
+        *,
+        cwd: str | None,
+        forks: bool,
+        network: NamespaceNetwork | None,
+        client_id: int,
+    ) -> tuple[AnyProcess, Callable[[int], None]]:
+        """Start a client.
+
+        Args:
+            command: what to run; `None` for a client that makes the calls it is told to.
+            environment: all of its environment.
+            cwd: the folder to run the command in; `None` for this process's own.
+            forks: whether to fork it where that can be done.
+            network: what it is to be in.
+            client_id: where in there.
+
+        Returns:
+            The process, and what to call with its group once that has ended.
+        """
+        if forks and (network is None or command is None):
+            program = command or _own_client("" if network is None else _ENTER.format(*network.paths(client_id)))
+            if (server := _SHARED.get()) is not None and (found := server.program_of(program, environment)):
+                process = server.start(found, environment, cwd)
+                if command is not None:
+                    process.stdin.close()
+                return process, server.forget
+        prefix = [] if network is None else network.prefix(client_id)
+        return self._start_fresh([*prefix, *(command or _own_client())], environment, cwd, listens=command is None)
+
+    def close(self) -> None:
+        """End what is left of what was started."""
+        if self._guard is not None:
+            self._guard.close()
+            self._guard = None
+
+    def _start_fresh(
+        self, command: Sequence[str], environment: Mapping[str, str], cwd: str | None, *, listens: bool
+    ) -> tuple[AnyProcess, Callable[[int], None]]:
+        if self._guard is None:
+            self._guard = Guard()
+        process = subprocess.Popen(
+            self._guard.joined(command),
+            stdin=subprocess.PIPE if listens else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env=dict(environment),
+            cwd=cwd,
+            pass_fds=(self._guard.pipe,),
+            start_new_session=True,
+        )
+        return process, self._guard.forget
+
+
+class _SharedServer:
+    """The server of this process: its start takes longer than many a job. It ends with the interpreter."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._server: ForkServer | None = None
+        self._owner = 0
+
+    def get(self) -> ForkServer | None:
+        """Return it, or `None` where there can be none."""
+        with self._lock:
+            if self._owner != os.getpid():  # else a forked copy of this would talk to its parent's
+                self._owner = os.getpid()
+                try:
+                    self._server = ForkServer(_IMPORTED)
+                except ForkServerError:
+                    self._server = None
+                else:
+                    atexit.register(self._server.close)
+            return self._server
+
+
+_SHARED = _SharedServer()
+
+
+def _own_client(before: str = "") -> list[str]:
+    # Without the folder that it runs in: those of a checkout would shadow installed packages.
+    return [sys.executable, "-P", "-c", before + _OWN_CLIENT]
