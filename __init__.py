@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from .errors import RegistrationRefusedError as RegistrationRefusedError
     from .errors import RendezvousTimeoutError as RendezvousTimeoutError
     from .errors import TopologyError as TopologyError
-    from .runtime.client.startup import current as current
-    from .runtime.client.startup import preferred_device_type as preferred_device_type
     from .runtime.configuration.options import Options as Options
     from .runtime.initialize import initialize as initialize
+    from .runtime.initialize import preferred_device_type as preferred_device_type
     from .runtime.system import System as System
+    from .runtime.system import current as current
     from .runtime.types import Device as Device
     from .runtime.types import Member as Member
     from .transport.wire.messages import Span as Span
@@ -76,11 +76,10 @@ _HOMES = {
         "TopologyError",
     ),
     "devices.base": ("BackendConfig", "CoreLocation", "DeviceBackend", "Discovery", "Health", "LocalDevice"),
-    "runtime.initialize": ("initialize",),
-    "runtime.client.startup": ("current", "preferred_device_type"),
+    "runtime.initialize": ("initialize", "preferred_device_type"),
     "runtime.configuration.options": ("Options",),
     "runtime.types": ("Device", "Member"),
-    "runtime.system": ("System",),
+    "runtime.system": ("System", "current"),
     "devices.topology.mesh": ("Mesh",),
     "devices.topology.topology": ("Topology",),
     "transport.wire.messages": ("Span",),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import contextlib
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack, overload
@@ -13,21 +14,24 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import BringupError, PeerFailedError
-from .blocking_kv import SyncKeyValueStore
-from .client.client import ACTIVE, Client
-from .client.ending import add_failure_note, conclude
-from .client.startup import not_up, resolve_client
+from ..transport.wire.services import KeyChange
+from .client import lifecycle
+from .client.active import ACTIVE
+from .client.latch import blocked
 from .collectives import all_reduce_blocking
 from .configuration.options import OptionOverrides, Options
-from .configuration.plan import OnFailure
-from .drivers.peer import CoordinationPeer
-from .leaving import Leaving, SyncLeaving
+from .configuration.request import OnFailure, Request
+from .kv import KeyValueStore
+from .leaving import Leaving
 from .system import System
 from .system_base import SystemFacts
 
 T = TypeVar("T")
 S = TypeVar("S", bound=np.generic)
 D = TypeVar("D", bound=dict[Any, Any])
+
+
+_END_OF_WATCH = object()
 
 
 def initialize(
@@ -51,41 +55,7 @@ def initialize(
 
     Ctrl-C interrupts it at any point, leaves nothing behind, and tells the other clients.
     """
-    arguments = {
-        "device_type": device_type,
-        "jobs": jobs,
-        "client_id": client_id,
-        "num_clients": num_clients,
-        "job_name": job_name,
-        "local_device_ids": local_device_ids,
-        "num_logical_cpu_devices": num_logical_cpu_devices,
-        "enable_coordination_service": enable_coordination_service,
-        "enable_megacore": enable_megacore,
-        "resolver": resolver,
-        "on_failure": on_failure,
-        "options": options,
-        "overrides": overrides,
-    }
-    client = resolve_client(arguments, is_blocking=True)
-    incumbent = ACTIVE.get()
-    if incumbent is not None and incumbent.failed.is_set:
-        incumbent.finish_blocking()
-        incumbent.failure_notice.note_given()
-    elif incumbent is not None and reset:
-        _end(incumbent)
-    client.imports.serve(None)
-    client.start()
-    try:
-        client.imports.serve_blocking()
-        client.settled.wait_blocking()
-    except BaseException as error:
-        _abort(client, error)
-        raise
-    up = client.settled.value
-    if up is None:
-        client.finish_blocking()
-        raise client.end()
-    return SyncSystem(client, up)
+    return SyncSystem(blocked(lifecycle.bring_up(Request(**locals()), None)))
 
 
 def current() -> SyncSystem:
@@ -93,12 +63,9 @@ def current() -> SyncSystem:
 
     Raises:
         NotInitializedError: there is none.
+        BringupError: its `initialize()` has failed.
     """
-    client = ACTIVE.demand()
-    up = client.settled.value
-    if up is None:
-        raise not_up(client)
-    return SyncSystem(client, up)
+    return SyncSystem(ACTIVE.up())
 
 
 class SyncSystem(SystemFacts):
@@ -138,7 +105,7 @@ class SyncSystem(SystemFacts):
     @cached_property
     def kv(self) -> SyncKeyValueStore:
         """See `System.kv`."""
-        return SyncKeyValueStore(System(self._client, self._up).kv, self._run)
+        return SyncKeyValueStore(System(self._client).kv, self._run)
 
     @cached_property
     def leaving(self) -> SyncLeaving:
@@ -147,16 +114,16 @@ class SyncSystem(SystemFacts):
 
     def barrier(self, name: str, *, client_ids: Iterable[int] | None = None, timeout: float | None = None) -> None:
         """See `System.barrier`."""
-        self._run(lambda: System(self._client, self._up).barrier(name, client_ids=client_ids, timeout=timeout))
+        self._run(lambda: System(self._client).barrier(name, client_ids=client_ids, timeout=timeout))
 
     def live_clients(self) -> tuple[int, ...]:
         """See `System.live_clients`."""
-        return self._run(lambda: System(self._client, self._up).live_clients())
+        return self._run(lambda: System(self._client).live_clients())
 
     @contextlib.contextmanager
     def live(self, client_ids: Iterable[int] | None = None) -> Iterator[tuple[int, ...]]:
         """See `System.live`."""
-        live = System(self._client, self._up).live(client_ids)
+        live = System(self._client).live(client_ids)
         ids = self._run(lambda: live.__aenter__())
         try:
             yield ids
@@ -174,19 +141,12 @@ class SyncSystem(SystemFacts):
     def wait_failed(self) -> PeerFailedError | None:
         """See `System.wait_failed`."""
         self._check_process()
-        self._client.finish_blocking()
+        self._client.ended.wait_blocking()
         return self._end_of_job()
 
     def shutdown(self, *, raise_on_failure: bool = True) -> None:
         """See `System.shutdown`."""
-        if not self._client.is_over:
-            try:
-                self._call(lambda peer: peer.leave())
-            except BringupError:
-                pass  # it ended at the same moment
-            self._client.finish_blocking()
-        ACTIVE.release(self._client)
-        conclude(self._client, raise_on_failure=raise_on_failure)
+        blocked(lifecycle.leave(self._client, raise_on_failure=raise_on_failure))
 
     def __enter__(self) -> Self:
         return self
@@ -195,24 +155,110 @@ class SyncSystem(SystemFacts):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if error is not None:
-            return _abort(self._client, error)
+            return blocked(lifecycle.abandon(self._client, error))
         try:
             return self.shutdown()
         except BringupError:
             raise
         except BaseException as interrupt:
-            _abort(self._client, interrupt)
+            blocked(lifecycle.abandon(self._client, interrupt))
             raise
 
-    def _run(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    def _run(self, make: Callable[[], Awaitable[T]]) -> T:
         """Run on the runtime's loop what a `System` would do on its caller's."""
-        return self._call(lambda _: make())
-
-    def _call(self, make: Callable[[CoordinationPeer], Coroutine[Any, Any, T]]) -> T:
         try:
             return _result(self._client.submit(make))
         except concurrent.futures.CancelledError:
-            raise self._client.end() from None  # the runtime ended under the call
+            raise self._client.end_error() from None  # the client ended under the call
+
+
+class SyncKeyValueStore:
+    """See `KeyValueStore`: the same calls, which block.
+
+    Args:
+        store: the store.
+        run: runs the coroutine that a function makes to its end.
+    """
+
+    def __init__(self, store: KeyValueStore, run: Callable[[Callable[[], Awaitable[Any]]], Any]) -> None:
+        self._store = store
+        self._run = run
+
+    def set(self, key: str, value: bytes | str, *, overwrite: bool = False) -> None:
+        """See `KeyValueStore.set`."""
+        self._run(lambda: self._store.set(key, value, overwrite=overwrite))
+
+    def get(self, key: str, *, timeout: float | None = None) -> bytes:
+        """See `KeyValueStore.get`."""
+        value: bytes = self._run(lambda: self._store.get(key, timeout=timeout))
+        return value
+
+    def try_get(self, key: str) -> bytes | None:
+        """See `KeyValueStore.try_get`."""
+        value: bytes | None = self._run(lambda: self._store.try_get(key))
+        return value
+
+    def list(self, prefix: str) -> dict[str, bytes]:
+        """See `KeyValueStore.list`."""
+        items: dict[str, bytes] = self._run(lambda: self._store.list(prefix))
+        return items
+
+    def delete(self, key: str) -> None:
+        """See `KeyValueStore.delete`."""
+        self._run(lambda: self._store.delete(key))
+
+    def increment(self, key: str, by: int = 1) -> int:
+        """See `KeyValueStore.increment`."""
+        number: int = self._run(lambda: self._store.increment(key, by))
+        return number
+
+    def compare_and_set(self, key: str, expected: bytes | str | None, value: bytes | str) -> bool:
+        """See `KeyValueStore.compare_and_set`."""
+        was_set: bool = self._run(lambda: self._store.compare_and_set(key, expected, value))
+        return was_set
+
+    def watch(self, prefix: str) -> Iterator[KeyChange]:
+        """See `KeyValueStore.watch`."""
+        # Where the caller stops early, the runtime's loop closes what it made: nobody waits for that.
+        changes = self._store.watch(prefix)
+        while (change := self._run(lambda: anext(changes, _END_OF_WATCH))) is not _END_OF_WATCH:
+            yield change
+
+
+class SyncLeaving:
+    """See `Leaving`, for callers that block.
+
+    Args:
+        leaving: the event.
+        run: runs the coroutine that a function makes to its end.
+    """
+
+    def __init__(
+        self, leaving: Leaving, run: Callable[[Callable[[], Awaitable[tuple[int, ...]]]], tuple[int, ...]]
+    ) -> None:
+        self._leaving = leaving
+        self._run = run
+
+    @property
+    def client_ids(self) -> tuple[int, ...]:
+        """See `Leaving.client_ids`."""
+        return self._leaving.client_ids
+
+    def is_set(self) -> bool:
+        """See `Leaving.is_set`."""
+        return self._leaving.is_set()
+
+    def wait(self, timeout: float | None = None) -> tuple[int, ...]:
+        """See `Leaving.wait`; none are returned where `timeout`, in seconds, is over before."""
+
+        async def wait() -> tuple[int, ...]:
+            try:
+                async with asyncio.timeout(timeout):
+                    return await self._leaving.wait()
+            except TimeoutError:
+                return ()
+
+        return self.client_ids or self._run(wait)
 
 
 def _result(future: concurrent.futures.Future[T]) -> T:
@@ -221,18 +267,3 @@ def _result(future: concurrent.futures.Future[T]) -> T:
         return future.result()
     finally:
         future.cancel()  # nobody waits for it any more
-
-
-def _abort(client: Client, error: BaseException) -> None:
-    client.abort(error)
-    client.finish_blocking()
-    ACTIVE.release(client)
-    add_failure_note(client, error)
-
-
-def _end(incumbent: Client) -> None:
-    up = incumbent.settled.value
-    if up is not None:
-        SyncSystem(incumbent, up).shutdown(raise_on_failure=False)
-    else:
-        _abort(incumbent, KeyboardInterrupt("another initialize(reset=True) replaced it"))

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import AbstractContextManager
-from typing import Any
+from types import TracebackType
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +19,13 @@ import numpy.typing as npt
 from ..errors import BringupError, ConfigurationError
 from ..transport.packing import Packing
 from ..transport.turns import Contribution, Turn
-from .client.calls import Call
 from .client.client import Client
 from .client.trees import arrays_of, describe, is_tree, rebuilt
 from .configuration.validation import timeout_of
 from .drivers.peer import CoordinationPeer
 
 Array = npt.NDArray[Any]
+T = TypeVar("T")
 
 _OPS = ("sum", "mean", "prod", "min", "max")
 
@@ -68,7 +70,7 @@ class _Reduction:
 
 def all_reduce(
     client: Client, peer: CoordinationPeer, array: Any, op: str, out: Any, timeout: float | None
-) -> Call[Any]:
+) -> Coroutine[Any, Any, Any]:
     """See `System.all_reduce`. It has its place in the order also where it is cancelled before its first step."""
 
     def withdraw(error: BaseException) -> None:
@@ -76,7 +78,7 @@ def all_reduce(
         with contextlib.suppress(BringupError), _enter(client, peer) as turn:
             turn.withdraw(error)
 
-    return Call(_all_reduce(client, peer, array, op, out, timeout), withdraw)
+    return _Call(_all_reduce(client, peer, array, op, out, timeout), withdraw)
 
 
 async def _all_reduce(
@@ -119,10 +121,54 @@ def all_reduce_blocking(
         return reduction.result(totals)
 
 
+class _Call(Coroutine[Any, Any, T]):
+    """A coroutine that hears of it where it is cancelled before it has begun, which Python tells no coroutine.
+
+    That happens in `asyncio.wait_for(call, 0)`, and where another task of a `TaskGroup` fails at once.
+
+    Args:
+        coroutine: what it does.
+        at_once: called with what was thrown in before the first step.
+    """
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T], at_once: Callable[[BaseException], None]) -> None:
+        self.__qualname__ = getattr(coroutine, "__qualname__", type(self).__qualname__)  # tasks show it
+        self._coroutine = coroutine
+        self._at_once: Callable[[BaseException], None] | None = at_once
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        self._at_once = None
+        return self._coroutine.__await__()
+
+    def send(self, value: Any) -> Any:
+        """See `Coroutine.send`."""
+        self._at_once = None
+        return self._coroutine.send(value)
+
+    def throw(
+        self,
+        kind: type[BaseException] | BaseException,
+        value: BaseException | object = None,
+        trace: TracebackType | None = None,
+        /,
+    ) -> Any:
+        """See `Coroutine.throw`."""
+        given = kind if isinstance(kind, BaseException) else value
+        error = given if isinstance(given, BaseException) else kind()  # type: ignore[operator]
+        at_once, self._at_once = self._at_once, None
+        if at_once is not None:
+            at_once(error)
+        return self._coroutine.throw(error.with_traceback(trace) if trace is not None else error)
+
+    def close(self) -> None:
+        """See `Coroutine.close`."""
+        self._coroutine.close()
+
+
 def _enter(client: Client, peer: CoordinationPeer) -> AbstractContextManager[Turn]:
     # First of all: whatever is wrong with the call on this client, the others wait for it in this place.
     if client.is_forked:
-        raise client.end()
+        raise client.end_error()
     return peer.ring.enter()
 
 

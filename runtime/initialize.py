@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import importlib
+import os
+import sys
+import threading
 import warnings
 from collections.abc import Generator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
-from .client.off_loop import import_off_loop
+from .configuration.request import Request
 
 if TYPE_CHECKING:
     from .configuration.options import OptionOverrides, Options
-    from .configuration.plan import OnFailure
+    from .configuration.request import OnFailure
     from .system import System
 
 
@@ -67,34 +73,31 @@ def initialize(
         TopologyError: the merged table of devices is not sound.
         PeerFailedError: another client failed meanwhile.
     """
-    return Initialization(
-        {
-            "device_type": device_type,
-            "jobs": jobs,
-            "client_id": client_id,
-            "num_clients": num_clients,
-            "job_name": job_name,
-            "local_device_ids": local_device_ids,
-            "num_logical_cpu_devices": num_logical_cpu_devices,
-            "enable_coordination_service": enable_coordination_service,
-            "enable_megacore": enable_megacore,
-            "resolver": resolver,
-            "on_failure": on_failure,
-            "options": options,
-            "overrides": overrides,
-        },
-        reset=reset,
-    )
+    return Initialization(Request(**locals()))
+
+
+def preferred_device_type() -> str:
+    """Return the type that `initialize()` brings up where none is given: the first of TPU, GPU and CPU present here.
+
+    Looks at the machine, and blocks as long as that takes.
+
+    Raises:
+        DeviceNotFoundError: there is none of them; the message says what was looked at.
+        DeviceInitializationError: the backend of an installed distribution is broken.
+    """
+    from ..devices.base import BackendConfig
+    from ..devices.registry import create_backend
+
+    return create_backend(None, BackendConfig(environment=dict(os.environ))).device_type
 
 
 class Initialization:
-    """What `initialize()` returns: await it for the system, or enter it with `async with`."""
+    """The result of `initialize()`: await it for the system, or enter it with `async with`."""
 
-    _was_used = True  # until all of it is there
+    _was_used = True  # for `__del__`, where `__init__` has not been reached
 
-    def __init__(self, arguments: dict[str, Any], *, reset: bool) -> None:
-        self._arguments = arguments
-        self._reset = reset
+    def __init__(self, request: Request) -> None:
+        self._request = request
         self._system: System | None = None
         self._was_used = False
 
@@ -114,12 +117,12 @@ class Initialization:
             await self._system.__aexit__(kind, error, traceback)
 
     async def _run(self) -> System:
-        startup = await import_off_loop(f"{__package__}.client.startup")
-        system: System = await startup.bring_up(self._arguments, reset=self._reset)
+        system_module = await _import_off_loop(f"{__package__}.system")
+        system: System = await system_module.bring_up(self._request)
         return system
 
     def __repr__(self) -> str:
-        return f"<bringup.initialize({self._arguments['device_type'] or ''!r}), which is not a system yet: {_ADVICE}>"
+        return f"<bringup.initialize({self._request.device_type or ''!r}), which is not a system yet: {_ADVICE}>"
 
     def __del__(self) -> None:
         if not self._was_used:
@@ -132,7 +135,7 @@ class Initialization:
             raise TypeError(f"`with bringup.initialize()` cannot wait for the other clients: {_ADVICE}")
 
         def __exit__(self, *ignored: object) -> None:
-            """Never called; `with` looks for both."""
+            """Never called; a `with` statement requires it."""
 
         def __getattr__(self, name: str) -> NoReturn:
             if name.startswith("_"):
@@ -145,3 +148,32 @@ _ADVICE = (
     "in a coroutine write `system = await bringup.initialize(...)` or `async with bringup.initialize(...) as system`; "
     "elsewhere use bringup.sync.initialize(...), which blocks"
 )
+
+
+async def _import_off_loop(name: str) -> Any:
+    """Return module `name`; where it has yet to be loaded, a thread does that while the running loop goes on.
+
+    Cancelling is safe: the thread ends the import by itself.
+
+    Raises:
+        ImportError: it cannot be loaded.
+    """
+    if name not in sys.modules:
+        with contextlib.suppress(RuntimeError):  # no asyncio loop runs here: none is held up
+            await _load(name, asyncio.get_running_loop())
+    return importlib.import_module(name)
+
+
+async def _load(name: str, loop: asyncio.AbstractEventLoop) -> None:
+    loaded = asyncio.Event()
+
+    def load() -> None:
+        try:
+            with contextlib.suppress(BaseException):  # the caller's own import raises it again
+                importlib.import_module(name)
+        finally:
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                loop.call_soon_threadsafe(loaded.set)
+
+    threading.Thread(target=load, daemon=True, name="bringup-import").start()
+    await loaded.wait()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine
-
 from .client.client import Client
 from .client.latch import first_set
 from .machines.id_ranges import unpack_ids
@@ -41,41 +38,5 @@ class Leaving:
         assert self._client.peer is not None
         await first_set(self._client.peer.leaving, self._client.failed)
         if not self.is_set():
-            raise self._client.end()
+            raise self._client.end_error()
         return self.client_ids
-
-
-class SyncLeaving:
-    """See `Leaving`, for callers that block.
-
-    Args:
-        leaving: the event.
-        run: runs the coroutine that a function makes to its end.
-    """
-
-    def __init__(
-        self, leaving: Leaving, run: Callable[[Callable[[], Coroutine[None, None, tuple[int, ...]]]], tuple[int, ...]]
-    ) -> None:
-        self._leaving = leaving
-        self._run = run
-
-    @property
-    def client_ids(self) -> tuple[int, ...]:
-        """See `Leaving.client_ids`."""
-        return self._leaving.client_ids
-
-    def is_set(self) -> bool:
-        """See `Leaving.is_set`."""
-        return self._leaving.is_set()
-
-    def wait(self, timeout: float | None = None) -> tuple[int, ...]:
-        """See `Leaving.wait`; none are returned where `timeout`, in seconds, is over before."""
-
-        async def wait() -> tuple[int, ...]:
-            try:
-                async with asyncio.timeout(timeout):
-                    return await self._leaving.wait()
-            except TimeoutError:
-                return ()
-
-        return self.client_ids or self._run(wait)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Coroutine, Iterable
 from functools import cached_property
 from types import TracebackType
@@ -12,16 +13,20 @@ from typing import Any, Self, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import BringupError, ConfigurationError, PeerFailedError
+from ..errors import ConfigurationError, PeerFailedError
 from ..transport.wire.services import ListLive
-from .client.client import ACTIVE
-from .client.ending import add_failure_note, conclude
+from .client import lifecycle
+from .client.active import ACTIVE
+from .client.latch import awaited
 from .client.service_client import barrier_request, clients_of, name_of_set
 from .collectives import all_reduce
+from .configuration.request import Request
 from .configuration.validation import client_set
 from .kv import KeyValueStore
 from .leaving import Leaving
 from .system_base import SystemFacts
+
+_log = logging.getLogger("bringup")
 
 S = TypeVar("S", bound=np.generic)
 D = TypeVar("D", bound=dict[Any, Any])
@@ -179,13 +184,7 @@ class System(SystemFacts):
             BringupError: this client ended it: its program raised, or was interrupted.
         """
         self._check_process()
-        failed = asyncio.ensure_future(self._client.failed.wait())
-        finished = asyncio.ensure_future(self._client.wait_over())
-        try:
-            await asyncio.wait((failed, finished), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            failed.cancel()
-            finished.cancel()
+        await self._client.ended.wait()
         return self._end_of_job()
 
     async def shutdown(self, *, raise_on_failure: bool = True) -> None:
@@ -200,14 +199,7 @@ class System(SystemFacts):
             PeerFailedError: another client has failed, or did not come to the meeting in time. So the status of a
                 program whose job has failed is not 0 by mistake.
         """
-        if not self._client.is_over:
-            try:
-                await self._client.call(lambda peer: peer.leave())
-            except BringupError:
-                pass  # it ended at the same moment
-            await self._client.finish()
-        ACTIVE.release(self._client)
-        conclude(self._client, raise_on_failure=raise_on_failure)
+        await awaited(lifecycle.leave(self._client, raise_on_failure=raise_on_failure))
 
     async def __aenter__(self) -> Self:
         return self
@@ -217,15 +209,45 @@ class System(SystemFacts):
     ) -> None:
         if error is not None:
             # The others may be waiting for this client in a collective: they must not wait for it to shut down.
-            return await self._abort(error)
+            return await awaited(lifecycle.abandon(self._client, error))
         try:
             return await self.shutdown()
         except asyncio.CancelledError as cancelled:
-            await self._abort(cancelled)
+            await awaited(lifecycle.abandon(self._client, cancelled))
             raise
 
-    async def _abort(self, error: BaseException) -> None:
-        self._client.abort(error)
-        await self._client.finish()
-        ACTIVE.release(self._client)
-        add_failure_note(self._client, error)
+
+async def bring_up(request: Request) -> System:
+    """Carry out `bringup.initialize()` on the running event loop; see there."""
+    loop = _running_loop()
+    if loop is None:
+        raise ConfigurationError(
+            "bringup.initialize() is awaited where no asyncio event loop runs, under trio for example: call "
+            "bringup.sync.initialize() in a thread instead"
+        )
+    return System(await awaited(lifecycle.bring_up(request, loop)))
+
+
+def current() -> System:
+    """Return the active system of this process; its methods are awaited. `bringup.sync.current()` has the blocking one.
+
+    Raises:
+        NotInitializedError: there is none.
+        BringupError: its `initialize()` has failed.
+    """
+    client = ACTIVE.up()
+    if client.is_blocking and _running_loop() is None:
+        client.is_blocking = False  # said once
+        _log.warning(
+            "client %d: bringup.current() returns a system to be awaited, and this program came up with "
+            "bringup.sync.initialize(): bringup.sync.current() returns the blocking one",
+            client.job.client_id,
+        )
+    return System(client)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -29,9 +29,10 @@ _REASON_CHARACTERS_MAX = 1024
 class SystemFacts:
     """What the asynchronous and the blocking system have in common: the facts of the job, which wait for nothing."""
 
-    def __init__(self, client: Client, up: Up) -> None:
+    def __init__(self, client: Client) -> None:
+        assert client.up.value is not None
         self._client = client
-        self._up = up
+        self._up: Up = client.up.value
 
     @property
     def device_type(self) -> str:
@@ -219,7 +220,7 @@ class SystemFacts:
 
     def _check_process(self) -> None:
         if self._client.is_forked:
-            raise self._client.end()
+            raise self._client.end_error()
 
     def _check_services(self, what: str) -> None:
         who = None if self._up.has_services else "client 0"
@@ -234,7 +235,7 @@ class SystemFacts:
     def _end_of_job(self) -> PeerFailedError | None:
         """Return what `wait_failed` does, once the job is over."""
         if self.failure is None and self._client.failed.is_set:
-            raise self._client.end()
+            raise self._client.end_error()
         return self.failure
 
     def __repr__(self) -> str:

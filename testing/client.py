@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import bringup
-from bringup.runtime.client.client import ACTIVE
+from bringup.runtime.client.active import ACTIVE
 from bringup.testing import fault_points as harm
 
 _POLL_INTERVAL = 0.002

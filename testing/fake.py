@@ -26,13 +26,14 @@ from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from ..errors import BringupError, ConfigurationError, PeerFailedError
+from ..errors import ConfigurationError, PeerFailedError
 from ..runtime.blocking import SyncSystem
 from ..runtime.client.client import Client
-from ..runtime.client.latch import Latch
-from ..runtime.client.loop_thread import RuntimeThread
+from ..runtime.client.latch import Latch, awaited
+from ..runtime.client.loop_thread import Runner, RuntimeThread
 from ..runtime.configuration.options import OptionOverrides
 from ..runtime.configuration.plan import make_plan
+from ..runtime.configuration.request import Request
 from ..runtime.system import System
 from .memory_network import MemoryNetwork
 
@@ -104,7 +105,7 @@ class FakeJob:
         except BaseException:
             await self._end()
             raise
-        self.systems = tuple(FakeSystem(client, client.up) for client in self._clients)
+        self.systems = tuple(FakeSystem(client) for client in self._clients)
         return self
 
     async def __aexit__(
@@ -113,11 +114,14 @@ class FakeJob:
         await self._end()
 
     def __enter__(self) -> Self:
-        self._is_over = asyncio.Event()
+        self._is_over, self._finished = asyncio.Event(), Latch[None]()
         is_up: concurrent.futures.Future[None] = concurrent.futures.Future()
-        self._thread = RuntimeThread(lambda: self._live(is_up), name="bringup-fake-job", on_end=lambda failure: None)
+        self._thread = RuntimeThread(
+            lambda: self._live(is_up), name="bringup-fake-job", on_end=lambda failure: None, finished=self._finished
+        )
+        self._thread.start()
         is_up.result(_UP_TIMEOUT)
-        self.blocking_systems = tuple(SyncSystem(client, client.up) for client in self._clients)
+        self.blocking_systems = tuple(SyncSystem(client) for client in self._clients)
         return self
 
     def __exit__(
@@ -125,7 +129,7 @@ class FakeJob:
     ) -> None:
         assert self._thread is not None
         self._thread.call_soon(self._is_over.set)
-        self._thread.finished.wait_blocking()
+        self._finished.wait_blocking()
         self._thread.join()
 
     async def _live(self, is_up: concurrent.futures.Future[None]) -> None:
@@ -143,14 +147,14 @@ class FakeJob:
         for client in self._clients:
             client.start()
         for client in self._clients:
-            if await client.settled.wait() is None:
-                raise client.end()
+            if await client.up.wait() is None:
+                raise client.end_error()
 
     async def _end(self) -> None:
         for client in self._clients:
             client.abort(RuntimeError("the FakeJob is over"))
         for client in self._clients:
-            await client.finish()
+            await awaited(client.finish())
         self._deaths.close()
 
     def _kill(self, client_id: int) -> None:
@@ -190,61 +194,49 @@ class _FakeClient(Client):
         enable_coordination_service: bool,
         options: OptionOverrides,
     ) -> None:
+        request = Request(
+            "SIM",
+            jobs=jobs,
+            client_id=client_id,
+            num_clients=len(jobs),
+            enable_coordination_service=enable_coordination_service,
+            overrides=options,
+        )
         super().__init__(
-            make_plan(
-                "SIM",
-                jobs=jobs,
-                client_id=client_id,
-                num_clients=len(jobs),
-                job_name=None,
-                local_device_ids=None,
-                num_logical_cpu_devices=None,
-                enable_coordination_service=enable_coordination_service,
-                enable_megacore=False,
-                resolver=None,
-                on_failure="raise",
-                options=None,
-                overrides=options,
-                environ=environment,
-            ),
+            make_plan(request, environment),
             make_network=lambda plan: network.peer(jobs[client_id]),
         )
 
-    @property
-    def up(self) -> Any:
-        """What came up."""
-        return self.settled.value
-
-    def start(self) -> None:
-        """See `Client.start`; nothing of the process is touched."""
-        self._thread = _Runner(self._main, self._on_end)
-        self._started.set(None)
+    def _make_runner(self) -> Runner:
+        return _LoopRunner(self._main, self._on_end, self.over)
 
     def die(self) -> None:
         """End without a word to anybody."""
-        member = self.up.members[self.job.client_id]
+        assert self.up.value is not None
+        member = self.up.value.members[self.job.client_id]
         died = f"client {self.job.client_id} ({member.hostname}, {member.address}) was killed by the test"
         self.failed.set(PeerFailedError(died, client_id=self.job.client_id, address=member.address, cause="killed"))
         self.abort(RuntimeError("it was killed by the test"))
 
-    def _on_end(self, failure: BaseException | None) -> None:
-        if failure is not None:
-            self.failed.set(BringupError(f"internal error of client {self.job.client_id}: {failure!r}"))
-        self._end_calls()
-        self.settled.set(None)
 
-
-class _Runner:
-    """A `Runner` on the loop that it is made on."""
+class _LoopRunner:
+    """A `Runner` on the running event loop."""
 
     def __init__(
-        self, main: Callable[[], Coroutine[Any, Any, None]], on_end: Callable[[BaseException | None], None]
+        self,
+        main: Callable[[], Coroutine[Any, Any, None]],
+        on_end: Callable[[BaseException | None], None],
+        finished: Latch[None],
     ) -> None:
-        self.finished: Latch[None] = Latch()
+        self._main = main
         self._on_end = on_end
+        self._finished = finished
         self._loop = asyncio.get_running_loop()
         self._calls: set[concurrent.futures.Future[Any]] = set()
-        self._task = self._loop.create_task(main())
+        self._task: asyncio.Task[None]
+
+    def start(self) -> None:
+        self._task = self._loop.create_task(self._main())
         self._task.add_done_callback(self._end)
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
@@ -269,4 +261,4 @@ class _Runner:
         for call in list(self._calls):
             call.cancel()
         self._on_end(asyncio.CancelledError() if task.cancelled() else task.exception())
-        self.finished.set(None)
+        self._finished.set(None)

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from ...errors import BarrierTimeoutError, KeyExistsError, KeyNotFoundError
-from ...runtime.blocking import SyncSystem
-from ...runtime.blocking_kv import SyncKeyValueStore
+from ...runtime.blocking import SyncKeyValueStore, SyncSystem
 from ...runtime.client.service_client import barrier_request, name_of_set
 from .errors import JaxRuntimeError, jax_errors
 

@@ -1,55 +1,38 @@
-"""The one active client of this process: the only global, behind its lock."""
+"""The active client of this process: the only global, behind its lock."""
 
 from __future__ import annotations
 
 import os
 import threading
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from ...errors import AlreadyInitializedError, NotInitializedError
 
-
-class Occupant(Protocol):
-    """What can be active."""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it has ended, so that another may take its place."""
-        ...
-
-    def describe(self) -> str:
-        """Return who it is, for errors."""
-        ...
-
-    def forked(self) -> None:
-        """Called in a process that was forked from the occupant's."""
-        ...
+if TYPE_CHECKING:
+    from .client import Client
 
 
 def forked_from(pid: int) -> str:
-    """Return what a child is told that was forked from the process of a client."""
+    """Return the text of an error in a forked child of a client, whose process id is `pid`."""
     return (
         f"this process was forked from process {pid}, and has no part in its job: "
         "start clients as processes of their own"
     )
 
 
-OccupantT = TypeVar("OccupantT", bound=Occupant)
-
-
-class Slot(Generic[OccupantT]):
-    """Holds at most one occupant."""
+class ActiveClient:
+    """Holds at most one client."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._occupant: OccupantT | None = None
+        self._client: Client | None = None
         self._owner_pid = 0
 
-    def claim(self, occupant: OccupantT) -> None:
-        """Make `occupant` the active one.
+    def claim(self, client: Client) -> None:
+        """Make `client` the active one.
 
         Raises:
-            AlreadyInitializedError: there is one already.
+            AlreadyInitializedError: another client is active.
         """
         with self._lock:
             incumbent = self._get()
@@ -58,38 +41,47 @@ class Slot(Generic[OccupantT]):
                     f"this process is {incumbent.describe()} already: call shutdown() on that system first, "
                     "or pass reset=True"
                 )
-            self._occupant, self._owner_pid = occupant, os.getpid()
+            self._client, self._owner_pid = client, os.getpid()
 
-    def release(self, occupant: OccupantT) -> None:
-        """Make room for another, if `occupant` is the active one."""
+    def release(self, client: Client) -> None:
+        """Make room for another client, if `client` is the active one."""
         with self._lock:
-            if self._occupant is occupant:
-                self._occupant = None
+            if self._client is client:
+                self._client = None
 
-    def forked(self) -> None:
-        """Called in a forked child, where nobody else runs; whoever held the lock in the parent will not release it."""
-        self._lock = threading.Lock()
-        if self._occupant is not None:
-            self._occupant.forked()
-
-    def get(self) -> OccupantT | None:
-        """Return the active one, or `None`."""
+    def get(self) -> Client | None:
+        """Return the active client, or `None`."""
         with self._lock:
             return self._get()
 
-    def demand(self) -> OccupantT:
-        """Return the active one.
+    def up(self) -> Client:
+        """Return the active client, whose job is up, or has been.
 
         Raises:
-            NotInitializedError: there is none.
+            NotInitializedError: there is none, or its `initialize()` has not returned yet.
+            BringupError: its `initialize()` has failed.
         """
-        occupant = self.get()
-        if occupant is None and self._occupant is not None:
+        client = self.get()
+        if client is None and self._client is not None:
             raise NotInitializedError(forked_from(self._owner_pid))
-        if occupant is None:
+        if client is None:
             raise NotInitializedError("this process has no active system: call bringup.initialize() first")
-        return occupant
+        if client.up.value is None:
+            not_yet = f"initialize() has not returned yet in this process: it is {client.describe()}"
+            raise client.end_error() if client.is_over else NotInitializedError(not_yet)
+        return client
 
-    def _get(self) -> OccupantT | None:
+    def _get(self) -> Client | None:
         # A forked child has its parent's memory, but neither its threads nor its place in the job.
-        return self._occupant if os.getpid() == self._owner_pid else None
+        return self._client if os.getpid() == self._owner_pid else None
+
+    def forked(self) -> None:
+        """Called in a forked child, whose one thread is not the one that may hold the lock in the parent."""
+        self._lock = threading.Lock()
+        if self._client is not None:
+            self._client.forked()
+
+
+ACTIVE = ActiveClient()
+
+os.register_at_fork(after_in_child=ACTIVE.forked)

@@ -1,52 +1,70 @@
-"""One client of a job in this process: its thread, its peer, and the way in for callers on any loop or none."""
+"""One client of a job: its states, its peer on an event loop of its own, and the calls of other threads into it."""
 
 from __future__ import annotations
 
 import asyncio
-import atexit
 import concurrent.futures
-import logging
+import enum
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from ...errors import BringupError, NotInitializedError, PeerFailedError
-from ...transport.forks import SOCKETS
 from ...transport.ports import Network
 from ..configuration.plan import Plan
 from ..drivers.crash import crash_error
 from ..drivers.peer import CoordinationPeer
-from ..machines import events as ev
-from ..machines.failure_errors import own_failure
-from .active import Slot, forked_from
+from ..machines.events import Up
+from ..machines.failure_errors import fresh, own_failure
+from .active import forked_from
 from .caller_imports import CallerImports
-from .compose import check_open_files, make_network, make_peer
-from .failure_notice import FailureNotice
-from .fresh import fresh
-from .latch import Latch
-from .launcher_report import Reporter
+from .compose import make_network, make_peer
+from .job_failure import FailureNotice
+from .latch import Latch, Steps, first_set
 from .loop_thread import Runner, RuntimeThread
-from .on_failure import FailureAction
 from .progress import show_progress
 from .service_client import ServiceClient
-from .signals import TerminationNotice
-
-_log = logging.getLogger("bringup")
 
 T = TypeVar("T")
 
-_GOODBYE_TIMEOUT = 3.0
+
+class State(enum.Enum):
+    """The states of a client, in their order; it may skip some, and never goes back."""
+
+    NEW = "new"
+    """Not started."""
+    STARTING = "starting"
+    """Its thread runs, and the job is not up."""
+    UP = "up"
+    """The job is up."""
+    ENDED = "ended"
+    """The job has ended for this client: it has failed, or this client has left. All calls raise `end_error()`."""
+    OVER = "over"
+    """Its thread has ended, and nothing of it is left."""
+    FORKED = "forked"
+    """This process is a forked child of the client's, and has no part in the job."""
 
 
 class Client:
-    """Lives from `start` until `finished`; `settled` tells when `initialize()` can return.
+    """One client, from `start` until `over`; it ends by itself where its job ends.
+
+    Args:
+        plan: its job, options and devices.
+        is_blocking: whether `bringup.sync` asked for it.
+        make_network: returns the network that reaches the other clients.
 
     Attributes:
-        plan: what it was asked for.
-        is_blocking: whether `bringup.sync` asked for it, and nobody has been told of the blocking face since.
-        settled: set to what came up, or to `None` when the thread has ended without.
-        failed: set to the exception that ended the job.
-        failure_notice: tells its user so.
+        plan: see above.
+        job: who the clients are.
+        is_blocking: whether `bringup.sync` asked for it, and its user has not been told of `bringup.sync.current` yet.
+        up: set to what came up, or to `None` where the client ended before.
+        failed: set to the exception that ended the job, unless the job ended in order.
+        ended: set once the job has ended for this client.
+        over: set once its thread has ended.
+        imports: the backend's imports in the caller's thread.
+        peer: its part in coordination, once it is made.
+        services: its calls to the coordination services.
+        failure_notice: tells its user that the job has failed.
     """
 
     def __init__(
@@ -57,23 +75,133 @@ class Client:
         make_network: Callable[[Plan], Network | None] = make_network,
     ) -> None:
         self.plan = plan
-        self._make_network = make_network
-        self.is_blocking = is_blocking
         self.job = plan.job
-        self.settled: Latch[ev.Up | None] = Latch()
-        self.imports = CallerImports()
-        self.settled.on_set(lambda _: self.imports.close())
+        self.is_blocking = is_blocking
+        self.up: Latch[Up | None] = Latch()
         self.failed: Latch[BaseException] = Latch()
+        self.ended: Latch[None] = Latch()
+        self.over: Latch[None] = Latch()
+        self.imports = CallerImports()
+        self.up.on_set(lambda _: self.imports.close())
         self.peer: CoordinationPeer | None = None
-        self.failure_notice = FailureNotice(self.job.client_id, self.failed)
-        self._abort_error: BaseException | None = None
-        self._thread: Runner | None = None
-        self._started: Latch[None] = Latch()
-        self._pid = os.getpid()
-        self._failure_action = FailureAction(plan.on_failure, self.job.client_id)
-        self._is_noticed = False
-        self._termination = TerminationNotice(self._at_termination)
         self.services = ServiceClient(lambda deliver: self._up_peer.service_way(deliver), self._address_of)
+        self.failure_notice = FailureNotice(self.job.client_id, self.failed)
+        self._make_network = make_network
+        self._abort_error: BaseException | None = None
+        self._runner: Runner | None = None
+        self._pid = os.getpid()
+
+    # Its states.
+
+    @property
+    def state(self) -> State:
+        """The state that it is in. It follows from the latches, so that those who wait and those who ask agree."""
+        if os.getpid() != self._pid:
+            return State.FORKED
+        if self.over.is_set:
+            return State.OVER
+        if self.ended.is_set or self.failed.is_set:
+            return State.ENDED
+        if self.up.value is not None:
+            return State.UP
+        return State.NEW if self._runner is None else State.STARTING
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it is left in this process."""
+        return self.state in (State.OVER, State.FORKED)
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this process was forked from that of the client."""
+        return self.state is State.FORKED
+
+    @property
+    def phase(self) -> str:
+        """The phase of its bring-up or of its job."""
+        return "starting" if self.peer is None else self.peer.machine.phase
+
+    def describe(self) -> str:
+        """Return which client of which job it is, and its phase."""
+        return f"client {self.job.client_id} of job {self.job.job_name!r} (phase {self.phase})"
+
+    def end_error(self) -> BaseException:
+        """Return a new exception that says why calls end: the one that every call into an ended client raises."""
+        if self.is_forked:
+            return NotInitializedError(forked_from(self._pid))
+        error = self.failed.value
+        return NotInitializedError("the system was shut down") if error is None else fresh(error)
+
+    @property
+    def failure(self) -> PeerFailedError | None:
+        """The failure of a job that was up, with a client's name; `None` also where this client's program ended it."""
+        error, up = self.failed.value, self.up.value
+        if up is None or not isinstance(error, BringupError) or isinstance(error, NotInitializedError):
+            return None
+        own = up.members[self.job.client_id]
+        return own_failure(error, own.client_id, own.address, own.hostname, self.phase)
+
+    # Calls from any thread.
+
+    def start(self) -> None:
+        """Start its thread.
+
+        Raises:
+            BringupError: there can be no more threads.
+        """
+        # In this order: an `abort` from another thread may come at any moment, and the loop takes it before it runs.
+        self._runner = self._make_runner()
+        self._runner.start()
+
+    def _make_runner(self) -> Runner:
+        name = f"bringup-client-{self.job.client_id}"
+        return RuntimeThread(self._main, name=name, on_end=self._on_end, finished=self.over)
+
+    def abort(self, error: BaseException) -> None:
+        """End it, in whatever state it is; the other clients are told of `error`."""
+        if self.is_forked:
+            return
+        self._abort_error = error
+        self.imports.close()
+        if self._runner is not None:
+            self._runner.call_soon(self._abort)
+
+    def forked(self) -> None:
+        """Called in a forked child of this process."""
+
+    def leave(self) -> None:
+        """Begin to leave a job that is up, with the other clients; `ended` is set once that is done."""
+        if self._runner is not None and self.peer is not None and not self.is_forked:
+            self._runner.call_soon(self.peer.begin_to_leave)
+
+    def finish(self) -> Steps[None]:
+        """Wait until nothing of it is left; a cancellation is raised only then."""
+        if self.is_forked:
+            return
+        cancelled: asyncio.CancelledError | None = None
+        while not self.over.is_set:
+            try:
+                yield self.over
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if self._runner is not None:
+            self._runner.join()
+        if cancelled is not None:
+            raise cancelled
+
+    def submit(self, make: Callable[[], Awaitable[T]]) -> concurrent.futures.Future[T]:
+        """Await on the client's event loop what `make` returns; the end of the loop cancels it.
+
+        Raises:
+            BringupError: the client has ended; see `end_error`.
+        """
+        assert self._runner is not None
+        if self.is_forked:
+            raise self.end_error()
+        try:
+            return self._runner.call(_run(make))
+        except RuntimeError:
+            raise self.end_error() from None
 
     @property
     def _up_peer(self) -> CoordinationPeer:
@@ -81,170 +209,30 @@ class Client:
         return self.peer
 
     def _address_of(self, client_id: int) -> str:
-        up = self.settled.value
+        up = self.up.value
         return "" if up is None else up.members[client_id].address
 
-    # Its life.
-
-    def start(self) -> None:
-        """Begin.
-
-        Raises:
-            AlreadyInitializedError: another client is active in this process.
-            BringupError: a limit of this process or machine is in the way.
-        """
-        ACTIVE.claim(self)
-        try:
-            check_open_files(self.plan)
-            Reporter(self.plan.launch, self.job.client_id, self.job.jobs or (), self.failed).start(self.settled)
-            if not (self.job.is_loopback or self.job.is_alone):
-                _log.warning(
-                    "the peers of this job talk without authentication or encryption (insecure=True): "
-                    "anybody who reaches %s can join or stop it",
-                    self.job.coordinator_address,
-                )
-            atexit.register(self._at_exit)
-            self._termination.install()
-            self._thread = RuntimeThread(self._main, name=f"bringup-client-{self.job.client_id}", on_end=self._on_end)
-        except BaseException:
-            self._unhook()
-            ACTIVE.release(self)
-            raise
-        finally:
-            self._started.set(None)
-        if self._abort_error is not None:  # it came while there was no thread to tell
-            self._thread.call_soon(self._abort, self._abort_error)
-
-    def _unhook(self) -> None:
-        atexit.unregister(self._at_exit)
-        self._termination.remove()
-
-    @property
-    def phase(self) -> str:
-        """The phase it is in."""
-        return "starting" if self.peer is None else self.peer.machine.phase
-
-    def describe(self) -> str:
-        """Return which client of which job it is, and how far it is."""
-        return f"client {self.job.client_id} of job {self.job.job_name!r} (phase {self.phase})"
-
-    @property
-    def is_over(self) -> bool:
-        """Whether its thread has ended, or this is a forked child, which has no such thread and no part in the job."""
-        if self.is_forked:
-            return True
-        return self._started.is_set and (self._thread is None or self._thread.finished.is_set)
-
-    @property
-    def is_forked(self) -> bool:
-        """Whether this process was forked from that of the client."""
-        return os.getpid() != self._pid
-
-    async def wait_over(self) -> None:
-        """Wait until its thread has ended. Cancelling is safe."""
-        await self._started.wait()
-        if self._thread is not None:
-            await self._thread.finished.wait()
-
-    @property
-    def _running(self) -> Runner:
-        assert self._thread is not None, "start() first"
-        return self._thread
-
-    def abort(self, error: BaseException) -> None:
-        """End it, whatever it is doing; the other clients are told of `error`."""
-        if self.is_forked:
-            return
-        # In this order: it may be just starting, in another thread, which makes its thread first and looks here then.
-        self._abort_error = error
-        self.imports.close()
-        if self._thread is not None:
-            self._thread.call_soon(self._abort, error)
-
-    async def finish(self) -> None:
-        """Wait until it has ended and nothing of it is left; a cancellation is kept until then."""
-        if self.is_forked:
-            return
-        cancelled: asyncio.CancelledError | None = None
-        while not self.is_over:
-            try:
-                await self.wait_over()
-            except asyncio.CancelledError as error:
-                cancelled = error
-        if self._thread is not None:
-            self._thread.join()
-        if cancelled is not None:
-            raise cancelled
-
-    def forked(self) -> None:
-        """See `Occupant.forked`."""
-        SOCKETS.let_go()
-
-    def finish_blocking(self) -> None:
-        """Block until it has ended and nothing of it is left."""
-        if self.is_forked:
-            return
-        self._started.wait_blocking()
-        if self._thread is not None:
-            self._thread.finished.wait_blocking()
-            self._thread.join()
-
-    # Calls into it.
-
-    async def call(self, make: Callable[[CoordinationPeer], Coroutine[Any, Any, T]]) -> T:
-        """Await on the runtime's loop what `make` returns; cancelling cancels it there."""
-        try:
-            return await asyncio.wrap_future(self.submit(make))
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            raise self.end() from None  # the runtime ended under the call
-
-    def submit(self, make: Callable[[CoordinationPeer], Coroutine[Any, Any, T]]) -> concurrent.futures.Future[T]:
-        """Run on the runtime's loop what `make` returns."""
-        assert self.peer is not None
-        try:
-            if self.is_forked:
-                raise RuntimeError("this process has no such loop")
-            return self._running.call(self._guard(make, self.peer))
-        except RuntimeError:
-            future: concurrent.futures.Future[T] = concurrent.futures.Future()
-            future.set_exception(self.end())
-            return future
-
-    def end(self) -> BaseException:
-        """Return a fresh exception that says why it ended."""
-        if self.is_forked:
-            return NotInitializedError(forked_from(self._pid))
-        error = self.failed.value
-        return NotInitializedError("the system was shut down") if error is None else fresh(error)
-
-    async def _guard(self, make: Callable[[CoordinationPeer], Coroutine[Any, Any, T]], peer: CoordinationPeer) -> T:
-        try:
-            return await make(peer)
-        except BringupError as error:
-            raise fresh(error) from None
-
-    # On the runtime's loop.
+    # On its event loop.
 
     async def _main(self) -> None:
-        watcher = asyncio.create_task(self._watch_failure())
-        loops = asyncio.create_task(self._go_on_without(self.services.watch_loops()))
-        progress: asyncio.Task[None] | None = None
+        tasks: list[asyncio.Task[None]] = []
         try:
             network = self._make_network(self.plan)
-            self.peer = make_peer(self.plan, network, self.imports.import_module, up=self.settled, failed=self.failed)
-            if self._abort_error is not None:
-                self.peer.abort(self._abort_error)
-            progress = asyncio.create_task(self._go_on_without(show_progress(self.peer, self.settled)))
-            await self.peer.run()
+            peer = make_peer(self.plan, network, self.imports.import_module, up=self.up, failed=self.failed)
+            self.peer = peer
+            self._abort()
+            beside = self._watch_end(peer), self.services.watch_loops(), show_progress(peer, self.up)
+            tasks += [asyncio.create_task(self._go_on_without(each)) for each in beside]
+            await peer.run()
         except BringupError as error:
             self.failed.set(error)
         finally:
-            for task in (watcher, loops, progress):
-                if task is not None and not task.done():
-                    task.cancel()
+            for task in tasks:
+                task.cancel()
+
+    def _abort(self) -> None:
+        if self._abort_error is not None and self.peer is not None:
+            self.peer.abort(self._abort_error)
 
     async def _go_on_without(self, work: Coroutine[Any, Any, None]) -> None:
         """Do what the job can live without: an exception is logged once, and ends nothing else."""
@@ -253,73 +241,36 @@ class Client:
         except Exception as error:  # noqa: BLE001 - whatever it is
             crash_error(self.job.client_id, error)
 
-    def _abort(self, error: BaseException) -> None:
-        if self.peer is not None:  # else it is just starting, and finds the error when there is one
-            self.peer.abort(error)
-
-    @property
-    def failure(self) -> PeerFailedError | None:
-        """What ended a job that was up; `None` also where this client's own program ended it."""
-        error, up = self.failed.value, self.settled.value
-        if up is None or not isinstance(error, BringupError) or isinstance(error, NotInitializedError):
-            return None
-        own = up.members[self.job.client_id]
-        return own_failure(error, own.client_id, own.address, own.hostname, self.phase)
-
-    async def _watch_failure(self) -> None:
-        await self.failed.wait()
+    async def _watch_end(self, peer: CoordinationPeer) -> None:
+        await first_set(peer.left, self.failed)
         try:
             self._end_calls()
-        except Exception as error:  # noqa: BLE001 - the program is to hear of the failure all the same
-            crash_error(self.job.client_id, error)
-        self._take_failure()
+        finally:
+            self.ended.set(None)
+            self._on_failure()
 
-    def _take_failure(self) -> None:
-        if self.settled.value is not None:
-            self._failure_action.take(self.failure, self._up_peer.parted)
+    def _end_calls(self) -> None:
+        """Have all pending and later calls raise `end_error()`."""
+        self.services.end(self.end_error)
+        if self.peer is not None:
+            self.peer.preemption.end(self.end_error)
+
+    def _on_failure(self) -> None:
+        """Called on its thread once the job has ended for it, and again at the end of the thread."""
 
     def _on_end(self, failure: BaseException | None) -> None:
-        """Called by the thread when its loop is closed."""
+        """Called on its thread once its event loop has ended."""
         if failure is not None:
             self.failed.set(crash_error(self.job.client_id, failure))
         self._end_calls()
-        SOCKETS.clear()
-        self._take_failure()
-        if self.settled.value is None:
-            ACTIVE.release(self)
-        else:
-            self.failure_notice.give_at_exit()
-        self.settled.set(None)
-        self._unhook()
+        self._on_failure()
+        self._on_thread_end()
+        self.up.set(None)
+        self.ended.set(None)
 
-    def _end_calls(self) -> None:
-        self.services.end(self.end)
-        if self.peer is not None:
-            self.peer.preemption.end(self.end)
-
-    def _at_exit(self) -> None:
-        """An interpreter that ends without `shutdown()` still says goodbye."""
-        self._say_goodbye(SystemExit("its interpreter ended without shutdown()"))
-
-    def _at_termination(self) -> bool:
-        """Take SIGTERM as the notice of a preemption where the program looks out for one; else say goodbye."""
-        preemption = self.peer.preemption if self.peer is not None else None
-        if preemption is not None and preemption.is_used and not self._is_noticed and not self.is_forked:
-            self._is_noticed = True
-            # Not here: this may have interrupted somebody who holds the lock.
-            return self._running.call_soon(preemption.announce, 0.0, "SIGTERM")
-        self._say_goodbye(SystemExit("it was ended by SIGTERM"))
-        return False
-
-    def _say_goodbye(self, error: BaseException) -> None:
-        if self.is_forked:
-            return
-        self.abort(error)
-        if self._thread is not None:
-            self._thread.finished.wait_blocking(_GOODBYE_TIMEOUT)
+    def _on_thread_end(self) -> None:
+        """Called on its thread after that."""
 
 
-ACTIVE: Slot[Client] = Slot()
-"""The client of this process."""
-
-os.register_at_fork(after_in_child=ACTIVE.forked)
+async def _run(make: Callable[[], Awaitable[T]]) -> T:
+    return await make()

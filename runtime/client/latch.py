@@ -1,17 +1,17 @@
-"""A value that is set once, for whoever waits: any thread, any event loop, or none."""
+"""A value that is set once and can be waited for in any thread, on any event loop or blocking; and `Steps` of waits."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
 
 class Latch(Generic[T]):
-    """Set at most once, from any thread."""
+    """A value that any thread may set, once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -22,9 +22,9 @@ class Latch(Generic[T]):
         self._callbacks: list[Callable[[T], object]] = []
 
     def on_set(self, callback: Callable[[T], object]) -> None:
-        """Have `callback` called with the value by whoever sets it, before anybody else hears of it.
+        """Have `callback` called with the value in the thread that sets it, before any waiter wakes.
 
-        Called before the latch is shared.
+        To be called before the latch is shared between threads.
         """
         self._callbacks.append(callback)
 
@@ -39,7 +39,7 @@ class Latch(Generic[T]):
         return self._value
 
     def set(self, value: T) -> bool:
-        """Set the value; returns whether this call did."""
+        """Set the value; return whether this call did."""
         with self._lock:
             if self._value_is_taken:
                 return False
@@ -55,7 +55,7 @@ class Latch(Generic[T]):
         for loop, waiter in waiters:
             try:
                 loop.call_soon_threadsafe(_release, waiter)
-            except RuntimeError:  # that loop is closed: nobody waits there
+            except RuntimeError:  # that loop is closed, and its waiters with it
                 continue
         return True
 
@@ -76,12 +76,12 @@ class Latch(Generic[T]):
         return self._value  # type: ignore[return-value]
 
     def wait_blocking(self, timeout: float | None = None) -> bool:
-        """Block this thread until there is a value, or for `timeout` seconds; returns whether there is one."""
+        """Block this thread until there is a value, or for `timeout` seconds; return whether there is one."""
         return self._event.wait(timeout)
 
 
 async def first_set(*latches: Latch[Any]) -> None:
-    """Wait until one of several has a value, on any event loop. Cancelling is safe."""
+    """Wait until one of several latches has a value, on any event loop. Cancelling is safe."""
     waits = [asyncio.ensure_future(latch.wait()) for latch in latches]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -93,3 +93,45 @@ async def first_set(*latches: Latch[Any]) -> None:
 def _release(waiter: asyncio.Future[None]) -> None:
     if not waiter.done():
         waiter.set_result(None)
+
+
+Steps = Generator[Latch[Any], None, T]
+"""A procedure that yields each latch that it waits for: one text for callers that await and callers that block.
+
+psycopg writes its protocol in this way. What interrupts a wait is raised at the `yield`, and the procedure may wait on.
+"""
+
+
+async def awaited(steps: Steps[T]) -> T:
+    """Run a procedure on the running event loop, and return its result."""
+    try:
+        latch = next(steps)
+        while True:
+            try:
+                await latch.wait()
+            except GeneratorExit as closed:  # the event loop has ended: nothing can be awaited any more
+                return _blocked_from(steps, steps.throw(closed))
+            except BaseException as error:  # noqa: BLE001 - the procedure raises it again
+                latch = steps.throw(error)
+            else:
+                latch = next(steps)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+def blocked(steps: Steps[T]) -> T:
+    """Run a procedure in this thread, and return its result."""
+    try:
+        return _blocked_from(steps, next(steps))
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+def _blocked_from(steps: Steps[T], latch: Latch[Any]) -> T:
+    while True:
+        try:
+            latch.wait_blocking()
+        except BaseException as error:  # noqa: BLE001 - the procedure raises it again
+            latch = steps.throw(error)
+        else:
+            latch = next(steps)

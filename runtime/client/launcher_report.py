@@ -45,7 +45,7 @@ class Reporter:
         self._own_thread_failed = False
         self._wrote_for_torch = False
 
-    def start(self, settled: Latch[Any]) -> None:
+    def start(self, up: Latch[Any]) -> None:
         """Tell from now on: that the client comes up, that it is up, and what ends it."""
         global _reporter
         if not self._launch or (self._launch.prefix and not _is_owner(owner_path(self._launch.prefix))):
@@ -53,7 +53,7 @@ class Reporter:
         _reporter = self
         self._tell_state("starting")
         # Before the others hear of it: they may end the process in the next moment.
-        settled.on_set(lambda up: None if up is None else self._tell_state("up"))
+        up.on_set(lambda value: None if value is None else self._tell_state("up"))
         self._failed.on_set(self.report_failure)
         _install()
 

@@ -14,13 +14,16 @@ from .output import open_output
 
 T = TypeVar("T")
 
+# Seconds for closing an event loop; uvloop has been seen to hang there, and the thread is a daemon.
 _JOIN_TIMEOUT = 1.0
 
 
 class Runner(Protocol):
-    """What a client runs on: see `RuntimeThread`."""
+    """Runs the coroutine of a client, and calls into it from other threads: see `RuntimeThread`."""
 
-    finished: Latch[None]
+    def start(self) -> None:
+        """See `RuntimeThread.start`."""
+        ...
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """See `RuntimeThread.call`."""
@@ -36,18 +39,13 @@ class Runner(Protocol):
 
 
 class RuntimeThread:
-    """Runs one coroutine on a new event loop in a new daemon thread; both are gone when it returns.
-
-    Attributes:
-        finished: set once the coroutine has ended and all that follows from it is done.
+    """Runs one coroutine on a new event loop in a new daemon thread; both end with the coroutine.
 
     Args:
-        main: makes the coroutine.
+        main: returns the coroutine.
         name: of the thread.
-        on_end: called in the thread once the coroutine has ended, with what ended the coroutine, or `None`.
-
-    Raises:
-        BringupError: no thread could be started.
+        on_end: called in the thread once the coroutine has ended, with the exception that ended it, or `None`.
+        finished: set after that.
     """
 
     def __init__(
@@ -56,8 +54,9 @@ class RuntimeThread:
         *,
         name: str,
         on_end: Callable[[BaseException | None], None],
+        finished: Latch[None],
     ) -> None:
-        self.finished: Latch[None] = Latch()
+        self._finished = finished
         self._main = main
         self._on_end = on_end
         self._lock = threading.Lock()
@@ -65,12 +64,20 @@ class RuntimeThread:
         self._calls: set[concurrent.futures.Future[Any]] = set()
         self._loop = _new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True, name=name)
+
+    def start(self) -> None:
+        """Start the thread.
+
+        Raises:
+            BringupError: there can be no more threads.
+        """
         try:
             self._thread.start()
         except RuntimeError as error:
             self._loop.close()
             raise BringupError(
-                f"thread {name} could not be started: {error}. Check the limits on processes and threads (ulimit -u)."
+                f"thread {self._thread.name} could not be started: {error}. "
+                "Check the limits on processes and threads (ulimit -u)."
             ) from error
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
@@ -89,7 +96,7 @@ class RuntimeThread:
         return future
 
     def call_soon(self, callback: Callable[..., object], *args: object) -> bool:
-        """Call back on the loop; returns whether there still is one."""
+        """Call back on the loop, once it runs; return whether the loop has not ended."""
         try:
             self._loop.call_soon_threadsafe(callback, *args)
         except RuntimeError:
@@ -97,8 +104,9 @@ class RuntimeThread:
         return True
 
     def join(self) -> None:
-        """Wait for the thread, which has set `finished`, to close its loop and be gone: microseconds, and bounded."""
-        self._thread.join(_JOIN_TIMEOUT)
+        """Wait for the thread, which has set `finished`, to close its loop: microseconds, and bounded."""
+        if self._thread.is_alive():
+            self._thread.join(_JOIN_TIMEOUT)
 
     def _run(self) -> None:
         failure: BaseException | None = None
@@ -106,18 +114,17 @@ class RuntimeThread:
         runner = asyncio.Runner(loop_factory=lambda: self._loop)
         try:
             runner.run(self._main())
-        except BaseException as error:  # noqa: BLE001 - whatever ended it is reported to those who wait
+        except BaseException as error:  # noqa: BLE001 - whatever it is, `on_end` reports it
             failure = error
         with self._lock:
             self._is_over = True
             calls = list(self._calls)
-        # What was handed over in the last moment was never begun, or never ended.
+        # Calls of the last moment, which have not begun or not ended.
         for call in calls:
             call.cancel()
         self._on_end(failure)
         output.close()
-        # Nobody waits for the loop to close: uvloop has been seen to hang there.
-        self.finished.set(None)
+        self._finished.set(None)  # not after the loop is closed, which may hang
         runner.close()
 
 

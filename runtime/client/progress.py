@@ -25,22 +25,22 @@ _COLUMNS = 80
 _CUT = "..."
 
 
-async def show_progress(peer: CoordinationPeer, settled: Latch[Any]) -> None:
-    """Show how far `peer` is, until it is `settled`; cancel it to stop.
+async def show_progress(peer: CoordinationPeer, up: Latch[Any]) -> None:
+    """Show how far `peer` is, until it is `up`; cancel it to stop.
 
     On a terminal from the first second on. In the log as warnings: after 10 s, after 20 s, after 40 s, and so on.
     """
     output, terminal = own_output(), _terminal()
     if output is not None and terminal is not None:
-        await _show_line(output, terminal, peer, settled)
+        await _show_line(output, terminal, peer, up)
     else:
-        await _log_lines(peer, settled)
+        await _log_lines(peer, up)
 
 
-async def _show_line(output: Output, terminal: int, peer: CoordinationPeer, settled: Latch[Any]) -> None:
+async def _show_line(output: Output, terminal: int, peer: CoordinationPeer, up: Latch[Any]) -> None:
     await asyncio.sleep(_LINE_PATIENCE)
     try:
-        while not settled.is_set:
+        while not up.is_set:
             line = f"bringup: {describe(peer.machine.config.client_id, peer.machine.progress(peer.clock()))}"
             output.show(f"{_ERASE_LINE}{fit(line, _columns(terminal))}".encode(errors="replace"))
             await asyncio.sleep(_LINE_INTERVAL)
@@ -48,11 +48,11 @@ async def _show_line(output: Output, terminal: int, peer: CoordinationPeer, sett
         output.show(_ERASE_LINE.encode())
 
 
-async def _log_lines(peer: CoordinationPeer, settled: Latch[Any]) -> None:
+async def _log_lines(peer: CoordinationPeer, up: Latch[Any]) -> None:
     pause = _LOG_PATIENCE
     while True:
         await asyncio.sleep(pause)
-        if settled.is_set:
+        if up.is_set:
             return
         progress = peer.machine.progress(peer.clock())
         _log.warning("%s", describe(peer.machine.config.client_id, progress))

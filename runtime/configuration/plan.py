@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
 
 from ...devices.base import BackendConfig
-from ...errors import ConfigurationError, PeerFailedError
+from ...errors import ConfigurationError
 from ...processes.report import Launch
 from ...transport.addresses import Address
 from .job import JobSpec
 from .job_list import is_bns
 from .options import Options
+from .request import OnFailure, Request
 from .resolve import resolve_job
 from .validation import whole_number
 from .variables import unknown_variables
 
 _log = logging.getLogger("bringup")
-
-OnFailure = Literal["raise", "exit"] | Callable[[PeerFailedError], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,63 +44,47 @@ class Plan:
     launch: Launch
 
 
-def make_plan(
-    device_type: str | None,
-    *,
-    jobs: str | Sequence[str] | None,
-    client_id: int | None,
-    num_clients: int | None,
-    job_name: str | None,
-    local_device_ids: int | Sequence[int] | None,
-    num_logical_cpu_devices: int | None,
-    enable_coordination_service: bool,
-    enable_megacore: bool,
-    resolver: object | None,
-    on_failure: OnFailure,
-    options: Options | None,
-    overrides: Mapping[str, Any],
-    environ: Mapping[str, str],
-) -> Plan:
+def make_plan(request: Request, environ: Mapping[str, str]) -> Plan:
     """Resolve and check the arguments of `initialize()`.
 
     Raises:
         ConfigurationError: one of them is wrong, or they do not fit together.
     """
-    resolved = Options.resolve(options, overrides, environ)
+    resolved = Options.resolve(request.options, request.overrides, environ)
     for text in unknown_variables(environ).values():
         _log.warning("%s", text)
     job = resolve_job(
-        jobs=jobs,
-        client_id=client_id,
-        num_clients=num_clients,
-        job_name=job_name,
-        resolver=resolver,
+        jobs=request.jobs,
+        client_id=request.client_id,
+        num_clients=request.num_clients,
+        job_name=request.job_name,
+        resolver=request.resolver,
         environ=environ,
     )
     _check_reachable(job, resolved)
     _check_security(job, resolved)
-    if on_failure not in ("raise", "exit") and not callable(on_failure):
-        raise ConfigurationError(f"on_failure={on_failure!r} is neither 'raise' nor 'exit' nor callable")
-    if device_type is not None and not isinstance(device_type, str):
-        raise ConfigurationError(f"device_type={device_type!r} is not a name such as 'CPU'")
+    if request.on_failure not in ("raise", "exit") and not callable(request.on_failure):
+        raise ConfigurationError(f"on_failure={request.on_failure!r} is neither 'raise' nor 'exit' nor callable")
+    if request.device_type is not None and not isinstance(request.device_type, str):
+        raise ConfigurationError(f"device_type={request.device_type!r} is not a name such as 'CPU'")
     divides = job.num_local_clients is not None and not resolved.share_devices
     backend = BackendConfig(
         client_id=job.client_id,
         num_clients=job.num_clients,
         local_client_id=job.local_client_id if divides else None,
         num_local_clients=job.num_local_clients if divides else None,
-        local_device_ids=_local_device_ids(local_device_ids),
-        num_logical_cpu_devices=num_logical_cpu_devices,
-        enable_megacore=enable_megacore,
+        local_device_ids=_local_device_ids(request.local_device_ids),
+        num_logical_cpu_devices=request.num_logical_cpu_devices,
+        enable_megacore=request.enable_megacore,
         environment=dict(environ),
     )
     return Plan(
-        device_type=device_type,
+        device_type=request.device_type,
         job=job,
         options=resolved,
         backend=backend,
-        enable_coordination_service=enable_coordination_service,
-        on_failure=on_failure,
+        enable_coordination_service=request.enable_coordination_service,
+        on_failure=request.on_failure,
         launch=Launch.of_environment(environ),
     )
 

@@ -23,6 +23,7 @@ from ...transport.wire.services import ServiceReply
 from ..client.latch import Latch, first_set
 from ..configuration.validation import step_of
 from ..machines import events as ev
+from ..machines.failure_errors import fresh
 from ..machines.id_ranges import COORDINATOR
 from ..machines.peer.machine import PeerMachine
 from .coordinator import FLUSH_TIMEOUT, LATECOMERS_TIMEOUT, SURVIVORS_TIMEOUT, CoordinatorDriver
@@ -262,9 +263,14 @@ class CoordinationPeer:
         """The ring; there is one once the job is up."""
         return self._ring.ring
 
+    def begin_to_leave(self) -> None:
+        """Shut down with the other clients; `left` is set once that is done. Call it on the peer's loop."""
+        if not self._is_over():
+            self._spawn(self._inbox.put(ev.WishLeave(self.ring.called)))
+
     async def leave(self) -> tuple[int, ...]:
-        """Shut down with the others; returns the clients that did not join in time."""
-        await self._inbox.put(ev.WishLeave(self.ring.called))
+        """Shut down with the other clients, and return those that did not join in time."""
+        self.begin_to_leave()
         await first_set(self.left, self.failed)
         return () if self.left.value is None else self.left.value.missing
 
@@ -350,6 +356,6 @@ class CoordinationPeer:
 
     def _check_alive(self) -> None:
         if self.failed.value is not None:
-            raise self.failed.value
+            raise fresh(self.failed.value)
         if self._is_over():
             raise NotInitializedError("the system was shut down")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from typing import TypeVar
+
 from ...errors import (
     BringupError,
     CoordinatorLostError,
@@ -22,6 +25,8 @@ TOLD_AS_THEY_ARE = (*JOB_WIDE_ERRORS, DeviceFailedError.__name__)
 """Errors that every client raises where one says goodbye with them; others are the cause of a `PeerFailedError`."""
 
 RENDEZVOUS_TIMEOUT = RendezvousTimeoutError.__name__
+
+E = TypeVar("E", bound=BaseException)
 
 _NAMED_MAX = 8
 _CAUSE_CHARACTERS_MAX = 4096
@@ -192,3 +197,11 @@ def _who(verdict: Verdict) -> str:
 
 def _client(client_id: int, host: str, address: str) -> str:
     return f"client {client_id} ({', '.join(part for part in (host, address) if part)})"
+
+
+def fresh(error: E) -> E:
+    """Return a copy of an exception without its traceback: one failure is raised to many callers."""
+    duplicate = copy.copy(error)
+    duplicate.__traceback__ = None
+    duplicate.__cause__ = error.__cause__
+    return duplicate

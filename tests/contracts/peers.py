@@ -12,7 +12,6 @@ from bringup.devices.base import BackendConfig
 from bringup.devices.sim.backend import SimBackend
 from bringup.devices.thread import BackendThread
 from bringup.errors import NotInitializedError
-from bringup.runtime.client.fresh import fresh
 from bringup.runtime.client.latch import Latch
 from bringup.runtime.client.service_client import ServiceClient, barrier_request
 from bringup.runtime.drivers.coordinator import CoordinatorDriver
@@ -21,6 +20,7 @@ from bringup.runtime.drivers.service_server import ServiceServer
 from bringup.runtime.machines import events as ev
 from bringup.runtime.machines.coordinator.config import CoordinatorConfig
 from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
+from bringup.runtime.machines.failure_errors import fresh
 from bringup.runtime.machines.peer.config import PeerConfig
 from bringup.runtime.machines.peer.machine import PeerMachine
 from bringup.runtime.machines.service_machine import Services

@@ -23,7 +23,7 @@ with bringup.sync.initialize("SIM") as system:
 
 INTERRUPTED = """
 import os, signal, threading, bringup
-from bringup.runtime.client.client import ACTIVE
+from bringup.runtime.client.active import ACTIVE
 def interrupt():
     while not ACTIVE.get().peer.progress.is_waiting:
         threading.Event().wait(0.01)

@@ -265,7 +265,7 @@ def test_ctrl_c_interrupts_and_cleans_up() -> None:
     port = free_ports(1)[0]
     code = f"""
 import os, socket, threading, bringup
-from bringup.runtime.client.client import ACTIVE
+from bringup.runtime.client.active import ACTIVE
 def interrupt():
     while (client := ACTIVE.get()) is None or client.phase != "rendezvous":
         threading.Event().wait(0.01)

@@ -41,7 +41,8 @@ PORTS = {"transport.ports"}
 """Protocols of asynchronous things: pure modules take their records and enums from here."""
 
 READS_THE_ENVIRONMENT = {
-    "runtime.client.startup",
+    "runtime.initialize",
+    "runtime.client.lifecycle",
     "transport.grpc.settings",
     "processes.fork_server",  # hands it on
     "processes.fork_main",  # takes that of its program
@@ -179,7 +180,7 @@ def test_machines_know_no_driver_and_drivers_no_face() -> None:
         if module.startswith("runtime.drivers"):
             faces = {
                 "runtime.initialize",
-                "runtime.client.startup",
+                "runtime.client.lifecycle",
                 "runtime.system",
                 "runtime.blocking",
                 "runtime.client.client",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from ....errors import BringupError
-from ....runtime.client.client import ACTIVE
+from ....runtime.client.active import ACTIVE
 from ....runtime.initialize import initialize
 from ..libraries import BRINGUP, describe
 

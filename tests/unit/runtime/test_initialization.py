@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import inspect
 import subprocess
 import sys
 import warnings
@@ -12,6 +14,7 @@ import pytest
 import bringup
 import bringup.sync
 from bringup.errors import ConfigurationError, NotInitializedError
+from bringup.runtime.configuration.request import Request
 
 HINTS = ("await bringup.initialize", "async with bringup.initialize", "bringup.sync.initialize")
 
@@ -19,6 +22,20 @@ HINTS = ("await bringup.initialize", "async with bringup.initialize", "bringup.s
 def assert_hints(text: str) -> None:
     for hint in HINTS:
         assert hint in text
+
+
+def test_both_faces_take_the_fields_of_a_request() -> None:
+    fields = {field.name: field.default for field in dataclasses.fields(Request)}
+    fields["overrides"] = inspect.Parameter.empty
+    for face in (bringup.initialize, bringup.sync.initialize):
+        parameters = inspect.signature(face).parameters
+        assert {name: each.default for name, each in parameters.items()} == fields
+        assert list(parameters) == list(fields)
+    annotations = {name: each.annotation for name, each in inspect.signature(bringup.initialize).parameters.items()}
+    blocking = {name: each.annotation for name, each in inspect.signature(bringup.sync.initialize).parameters.items()}
+    assert annotations == blocking
+    del annotations["overrides"]
+    assert annotations.items() <= Request.__annotations__.items()
 
 
 def test_one_that_is_never_awaited_is_warned_of() -> None:

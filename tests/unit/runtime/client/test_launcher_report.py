@@ -29,11 +29,11 @@ class Launched:
     def __init__(self, torch_file: Path) -> None:
         self.reports = ClientReports(JOBS)
         self.torch_file = torch_file
-        self.settled: Latch[Any] = Latch()
+        self.up: Latch[Any] = Latch()
         self.failed: Latch[BaseException] = Latch()
         launch = Launch(self.reports.prefix(1), str(torch_file))
         self.reporter = Reporter(launch, 1, JOBS, self.failed)
-        self.reporter.start(self.settled)
+        self.reporter.start(self.up)
 
     @property
     def state(self) -> str:
@@ -77,14 +77,14 @@ def raised(error: BaseException) -> None:
 
 def test_how_far_it_is(client: Launched) -> None:
     assert client.state == "starting"
-    client.settled.set(object())
+    client.up.set(object())
     assert client.state == "up"
     report_left()
     assert client.state == "left"
 
 
 def test_a_client_that_failed_has_not_left(client: Launched) -> None:
-    client.settled.set(object())
+    client.up.set(object())
     client.failed.set(PEER)
     report_left()
     assert client.state == "up"
@@ -174,15 +174,15 @@ def test_a_child_with_a_job_of_its_own_tells_nothing(client: Launched) -> None:
 def test_a_program_that_is_run_again_tells_how_it_fares_then(client: Launched) -> None:
     launch = Launch(client.reports.prefix(2))
     in_a_child(lambda: Reporter(launch, 2, JOBS, Latch()).start(Latch()))
-    settled: Latch[Any] = Latch()
-    Reporter(launch, 2, JOBS, Latch()).start(settled)
-    settled.set(object())
+    up: Latch[Any] = Latch()
+    Reporter(launch, 2, JOBS, Latch()).start(up)
+    up.set(object())
     assert client.reports.state(2) == "up"
 
 
 def test_a_launcher_that_has_gone_is_no_error(client: Launched) -> None:
     client.reports.close()
-    client.settled.set(object())
+    client.up.set(object())
     raised(ValueError("bad batch"))
     assert client.error is None
 
@@ -199,7 +199,7 @@ def test_an_exception_that_cannot_be_shown_reaches_the_users_own_hook(client: La
 def test_without_a_launcher_nothing_is_touched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launched, "_installed", False)
     before = (sys.excepthook, threading.excepthook)
-    settled: Latch[Any] = Latch()
-    Reporter(Launch.of_environment({}), 0, (), Latch()).start(settled)
+    up: Latch[Any] = Latch()
+    Reporter(Launch.of_environment({}), 0, (), Latch()).start(up)
     assert (sys.excepthook, threading.excepthook) == before
-    assert not settled._callbacks
+    assert not up._callbacks

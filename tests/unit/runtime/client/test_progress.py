@@ -63,7 +63,7 @@ def test_the_width_is_looked_at_each_time(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr(module, "_LINE_PATIENCE", 0.0)
     monkeypatch.setattr(module, "_LINE_INTERVAL", 0.0)
-    settled: Latch[None] = Latch()
+    up: Latch[None] = Latch()
     shown: list[bytes] = []
     widths = [40, 60, 0]
 
@@ -71,13 +71,13 @@ def test_the_width_is_looked_at_each_time(monkeypatch: pytest.MonkeyPatch) -> No
         if times > 1:
             shown.append(os.read(ours, 4096))  # the line before is out
         if times > len(widths):
-            settled.set(None)
+            up.set(None)
         else:
             ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 14, widths[times - 1], 0, 0))
 
     def run() -> None:
         output = open_output("test")
-        asyncio.run(show_progress(Peer(Machine(on_asked=on_asked)), settled))  # type: ignore[arg-type]
+        asyncio.run(show_progress(Peer(Machine(on_asked=on_asked)), up))  # type: ignore[arg-type]
         output.close(30)
 
     thread = threading.Thread(target=run)
@@ -95,16 +95,16 @@ def test_off_a_terminal_it_warns_ever_more_rarely(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     machine, pauses = Machine(now=0.0), []
-    settled: Latch[None] = Latch()
+    up: Latch[None] = Latch()
 
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
         machine.now += seconds
         if len(pauses) == 5:
-            settled.set(None)
+            up.set(None)
 
     monkeypatch.setattr(module.asyncio, "sleep", sleep)
-    asyncio.run(show_progress(Peer(machine), settled))  # type: ignore[arg-type]
+    asyncio.run(show_progress(Peer(machine), up))  # type: ignore[arg-type]
     assert pauses == [10.0, 10.0, 20.0, 40.0, 80.0]
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 4
     assert caplog.records[0].getMessage() == f"client 0 in phase rendezvous for 10 s, waiting for {WAITING}"

@@ -8,28 +8,14 @@ import pytest
 
 from bringup.errors import ConfigurationError
 from bringup.runtime.configuration.plan import Plan, make_plan
+from bringup.runtime.configuration.request import Request
 
 HERE = "127.0.0.1:9000,127.0.0.1:9001"
 APART = "node-0:9000,node-1:9000"
 
 
 def plan(jobs: str, environ: dict[str, str] | None = None, **options: Any) -> Plan:
-    return make_plan(
-        "SIM",
-        jobs=jobs,
-        client_id=0,
-        num_clients=None,
-        job_name=None,
-        local_device_ids=None,
-        num_logical_cpu_devices=None,
-        enable_coordination_service=True,
-        enable_megacore=False,
-        resolver=None,
-        on_failure="raise",
-        options=None,
-        overrides=options,
-        environ=environ or {},
-    )
+    return make_plan(Request("SIM", jobs=jobs, client_id=0, overrides=options), environ or {})
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "[::]", "10.0.0.7", "node-0"])
