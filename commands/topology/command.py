@@ -1,4 +1,4 @@
-"""`bringup topology`: draw a slice, and show what a mesh on it costs."""
+"""`bringup topology`: draws a slice, and shows the cost of a mesh on it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from rich.console import Console
 from ...devices.topology.mesh import Mesh
 from ...devices.topology.topology import Topology
 from ...errors import ConfigurationError
-from .drawing import draw
-from .png import png
+from .drawing import draw, svg
 from .source import of_bytes, of_job, of_shape, of_slice
-from .svg import svg
 from .tables import as_object, show
 
 _WIDTH_OFF_TERMINAL = 120
@@ -54,7 +52,6 @@ def _names(_context: click.Context, _parameter: click.Parameter, value: str | No
 @click.option("--best", is_flag=True, help="The mesh with the fewest hops, instead of DTensor's.")
 @click.option("--rings", callback=_names, metavar="NAMES", help="Draw the rings along these; default: the last.")
 @click.option("--svg", "svg_path", type=click.Path(dir_okay=False, path_type=Path), help="Write a picture as SVG.")
-@click.option("--png", "png_path", type=click.Path(dir_okay=False, path_type=Path), help="Write a picture as PNG.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def topology(
     file: str | None,
@@ -68,7 +65,6 @@ def topology(
     best: bool,
     rings: tuple[str, ...] | None,
     svg_path: Path | None,
-    png_path: Path | None,
     as_json: bool,
 ) -> None:
     """Draw a topology, and show what the rings of a mesh on it cost, in hops over links.
@@ -80,11 +76,9 @@ def topology(
     found = _find(file, job_address, slice_name, sim_shape, clients, wrap)
     mesh, best_mesh = _meshes(found, shape, dims, best)
     drawn = () if mesh is None else rings or mesh.dim_names[-1:]
-    with Console(stderr=True).status("drawing"):
-        if svg_path is not None:
+    if svg_path is not None:
+        with Console(stderr=True).status("drawing"):
             _write(svg_path, svg(draw(found, mesh, drawn)))
-        if png_path is not None:
-            _write(png_path, png(draw(found, mesh, drawn)))
     if as_json:
         click.echo(json.dumps(as_object(found, mesh, best_mesh)))
         return

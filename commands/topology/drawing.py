@@ -1,4 +1,4 @@
-"""A picture of a topology as shapes: chips at their coordinates, clients by colour, rings as paths. Pure."""
+"""A picture of a topology: chips at their coordinates, clients by colour, rings as paths. Shapes, then SVG. Pure."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import colorsys
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from xml.etree import ElementTree as ET
 
 import numpy as np
 
@@ -22,9 +23,13 @@ _CORE_RADIUS = 3.0
 _MARGIN = 40.0
 _TITLE = 36.0
 _BEND, _BEND_BETWEEN_PLANES = 0.16, 0.06
-"""How far the path of a longer hop bows out, as a part of its length, so that it passes beside what is between."""
+"""The height of a longer hop's bow, as a part of its length: it passes beside the chips between its ends."""
 _CURVE_POINTS = 24
 _GOLDEN = 0.618033988749895
+"""Multiples of it, modulo 1, are far from each other: hues of clients."""
+_NAMESPACE = "http://www.w3.org/2000/svg"
+_TEXT = "#222222"
+_STROKE = "2.4"
 
 Point = tuple[float, float]
 
@@ -85,13 +90,13 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True)
 class _Panels:
-    """Where the planes of the machine are on the picture: one panel for each z, in rows."""
+    """The layout of the picture: one panel for the plane of each z, in rows."""
 
     extents: Sequence[int]
 
     @property
     def columns(self) -> int:
-        """How many panels stand side by side: as many as make the picture about twice as wide as high."""
+        """The number of panels in a row, which makes the picture about twice as wide as high."""
         x, y, z, _ = self.extents
         return max(1, min(z, round(math.sqrt(2 * z * (y + 1) / (x + 1)))))
 
@@ -116,7 +121,7 @@ class _Panels:
         return x + (int(place[0]) + 0.5) * _PITCH - _PITCH / 4, y + (int(place[1]) + 0.5) * _PITCH - _PITCH / 4
 
     def core(self, place: Int32Array | Int64Array) -> Point:
-        """Return where the core of a place is on its chip."""
+        """Return the centre of the core of a place, on its chip."""
         x, y = self.chip(place)
         off = (int(place[3]) - (self.extents[3] - 1) / 2) * _CORE_APART
         return x + off, y + off
@@ -209,3 +214,45 @@ def _colour(number: int, lightness: float, saturation: float) -> str:
     """Return a colour that is far from those of the numbers near by."""
     red, green, blue = colorsys.hls_to_rgb(number * _GOLDEN % 1, lightness, saturation)
     return f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}"
+
+
+def svg(drawing: Drawing) -> bytes:
+    """Return the drawing as an SVG document, UTF-8."""
+    size = (f"{drawing.width:g}", f"{drawing.height:g}")
+    root = ET.Element(
+        "svg",
+        {
+            "xmlns": _NAMESPACE,
+            "width": size[0],
+            "height": size[1],
+            "viewBox": f"0 0 {size[0]} {size[1]}",
+            "font-family": "sans-serif",
+        },
+    )
+    ET.SubElement(root, "title").text = drawing.title
+    ET.SubElement(root, "rect", {"width": "100%", "height": "100%", "fill": "white"})
+    for shape in drawing.shapes:
+        _add(root, shape)
+    document: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
+    return document
+
+
+def _add(root: ET.Element, shape: Shape) -> None:
+    match shape:
+        case Box():
+            side = f"{shape.size:g}"
+            box = {"x": f"{shape.x:g}", "y": f"{shape.y:g}", "width": side, "height": side, "rx": "5"}
+            element = ET.SubElement(root, "rect", {**box, "fill": shape.fill, "stroke": "#999999"})
+            ET.SubElement(element, "title").text = shape.tip
+        case Dot():
+            dot = {"cx": f"{shape.x:g}", "cy": f"{shape.y:g}", "r": f"{shape.radius:g}", "fill": _TEXT}
+            ET.SubElement(ET.SubElement(root, "circle", dot), "title").text = shape.tip
+        case Path():
+            points = " ".join(f"{x:.1f},{y:.1f}" for x, y in shape.points)
+            dashes = {"stroke-dasharray": "6 4"} if shape.dashed else {}
+            line = {"fill": "none", "stroke": shape.colour, "stroke-width": _STROKE, "stroke-linecap": "round"}
+            ET.SubElement(root, "polyline", {"points": points, **line, **dashes})
+        case Label():
+            anchor = {"text-anchor": "middle"} if shape.centred else {}
+            place = {"x": f"{shape.x:g}", "y": f"{shape.y:g}", "font-size": f"{shape.size:g}", "fill": _TEXT}
+            ET.SubElement(root, "text", {**place, **anchor}).text = shape.text

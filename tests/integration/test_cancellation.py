@@ -58,7 +58,6 @@ def test_cancelled_while_devices_come_up(victim: int) -> None:
                 assert "initialize() was cancelled" in error.text
 
 
-@pytest.mark.slow
 def test_cancelled_at_any_moment_and_retried_on_the_same_ports() -> None:
     """The moment is drawn from the whole of a bring-up, so that every phase has its share."""
     rng = random.Random(20)

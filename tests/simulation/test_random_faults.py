@@ -26,7 +26,6 @@ def run(seeds: range, num_clients: int) -> Summary:
     return summary
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("first_seed", range(0, 1000, AT_ONCE))
 def test_a_thousand_seeds_of_50_peers(first_seed: int) -> None:
     """In processes of their own, on all processors."""

@@ -31,7 +31,6 @@ def rare_collections() -> Iterator[None]:
     gc.set_threshold(*thresholds)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("rare_collections")
 def test_thousands_of_clients() -> None:
     with World(7, PEERS, latency=HERE, heartbeat_interval=5.0, heartbeat_timeout=30.0) as world:

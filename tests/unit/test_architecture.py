@@ -85,7 +85,6 @@ PURE = [
     "processes.json_lines",
     "devices.topology",
     "commands.topology.drawing",
-    "commands.topology.svg",
     "transport.addresses",
     "transport.attempts",
     "runtime.machines.resend_buffer",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -11,10 +10,9 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner, Result
 
-from bringup.commands.topology import topology
+from bringup.commands.topology.command import topology
 from bringup.commands.topology.drawing import Box, Dot, Label, draw
 from bringup.commands.topology.drawing import Path as Line
-from bringup.commands.topology.png import png
 from bringup.devices.topology.topology import Topology
 from bringup.errors import ConfigurationError
 
@@ -176,19 +174,3 @@ def test_all_shapes_are_within_the_picture() -> None:
         points += [(shape.x + shape.size, shape.y + shape.size) for shape in drawing.shapes if isinstance(shape, Box)]
         points += [point for shape in drawing.shapes if isinstance(shape, Line) for point in shape.points]
         assert all(0 < x < drawing.width and 0 < y < drawing.height for x, y in points)
-
-
-def test_the_png_is_one(tmp_path: Path) -> None:
-    image = pytest.importorskip("PIL.Image")
-    file = tmp_path / "a.png"
-    result = run("--slice", "v4:2x2x2", "--png", str(file))
-    assert f"wrote {file}" in result.stderr
-    with image.open(file) as picture:
-        assert picture.format == "PNG"
-        assert len(picture.convert("RGB").getcolors(1 << 24)) > 8
-
-
-def test_png_without_pillow_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(ConfigurationError, match=r"pip install 'bringup\[picture\]'"):
-        png(draw(FOUR))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
 from mypy import api
 
 from bringup.runtime.configuration.options import OptionOverrides, Options
@@ -33,7 +32,6 @@ async def main() -> None:
 """
 
 
-@pytest.mark.slow
 def test_mistakes_are_found_before_the_program_runs(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)

@@ -14,7 +14,6 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from bringup.commands.bench import bench
 from bringup.commands.bench.failure.client import Sighting
 from bringup.commands.bench.failure.faults import (
     CATALOGUE,
@@ -29,6 +28,7 @@ from bringup.commands.bench.failure.report import FaultRow, faults_table, notice
 from bringup.commands.bench.host import Host
 from bringup.commands.bench.libraries import describe
 from bringup.commands.bench.trials import FaultTrial, Outcome
+from bringup.commands.main import bench
 from bringup.errors import CoordinatorLostError, PeerFailedError, RendezvousTimeoutError
 from bringup.transport.tcp.interfaces import free_ports
 
