@@ -25,7 +25,7 @@ from ...transport.wire.messages import (
 )
 from ..machines import events as ev
 from ..machines.coordinator.machine import CoordinatorMachine
-from ..machines.coordinator.member import welcome
+from ..machines.coordinator.members import welcome
 from .crash import OnCrash, let_crash
 from .loop import INBOX_MAX, drive
 from .session import Session

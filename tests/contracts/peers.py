@@ -98,7 +98,7 @@ class JobOfPeers:
     @property
     def registered(self) -> set[int]:
         """The clients that the coordinator knows."""
-        return set() if self._machine is None else set(self._machine._members)
+        return set() if self._machine is None else {member.client_id for member in self._machine._members}
 
     async def barrier(self, *client_ids: int, name: str = "all", timeout: float = 10.0) -> None:
         """Let some clients, or all, meet."""

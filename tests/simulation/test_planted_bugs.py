@@ -15,9 +15,9 @@ from bringup.runtime.machines import events as ev
 from bringup.runtime.machines.coordinator import admission
 from bringup.runtime.machines.coordinator import machine as coordinator
 from bringup.runtime.machines.coordinator import suspicion as suspicions
-from bringup.runtime.machines.coordinator.commit import Reports
+from bringup.runtime.machines.coordinator.commit import CommitVote
 from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
-from bringup.runtime.machines.coordinator.stragglers import Steps
+from bringup.runtime.machines.coordinator.stragglers import Stragglers
 from bringup.runtime.machines.coordinator.suspicion import Culprit, Suspicions
 from bringup.runtime.machines.detector import Detector, Lag
 from bringup.runtime.machines.peer.coordinator_watch import CoordinatorWatch
@@ -43,7 +43,7 @@ def drop_the_goodbye(patch: pytest.MonkeyPatch) -> None:
 
 def push_the_verdict_to_all_but_one(patch: pytest.MonkeyPatch) -> None:
     def to_all(self: Any, message: Any) -> ev.Answer:
-        sessions = tuple(self._client_of)
+        sessions = self._members.sessions
         return ev.Answer(sessions[:-1] if isinstance(message, Verdict) else sessions, message)
 
     patch.setattr(CoordinatorMachine, "_to_all", to_all)
@@ -69,7 +69,7 @@ def count_one_report_twice(patch: pytest.MonkeyPatch) -> None:
         if len(late) == 1:
             self._ready[late.pop()] = ready
 
-    patch.setattr(Reports, "take", take)
+    patch.setattr(CommitVote, "take", take)
 
 
 def take_an_answer_for_death(patch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ def take_in_a_twin(patch: pytest.MonkeyPatch) -> None:
 
 def believe_any_table(patch: pytest.MonkeyPatch) -> None:
     """Clients with other tables come up all the same."""
-    patch.setattr(Reports, "disagreement", lambda self: None)
+    patch.setattr(CommitVote, "disagreement", lambda self: None)
 
 
 def lose_patience(patch: pytest.MonkeyPatch) -> None:
@@ -134,7 +134,7 @@ def forget_to_wait_while_leaving(patch: pytest.MonkeyPatch) -> None:
         return (-1, -1.0, 0.0) if program is None else (program.step, program.age(now), program.busy(now))
 
     patch.setattr(PeerMachine, "_progress", working)
-    patch.setattr(Steps, "leaves", lambda self, client_id: None)
+    patch.setattr(Stragglers, "leaves", lambda self, client_id: None)
 
 
 def wait_for_the_steps_of_leavers(patch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from bringup.runtime.drivers.coordinator import TOLD_AT_ONCE
 from bringup.runtime.machines import events as ev
 from bringup.runtime.machines.coordinator.config import CoordinatorConfig
 from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
-from bringup.runtime.machines.coordinator.member import welcome
+from bringup.runtime.machines.coordinator.members import welcome
 from bringup.runtime.machines.peer.config import PeerConfig
 from bringup.transport.wire.messages import CoordinatorMessage, Formed
 

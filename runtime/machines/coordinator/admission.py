@@ -1,24 +1,21 @@
-"""Who may join a job: a registration that does not fit is refused with both sides' values."""
+"""The conditions for joining a job; a registration that does not fit is refused with both sides' values."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 from ....transport.addresses import Address
 from ....transport.wire.messages import PROTOCOL_VERSION, Refused, Register
 from ..job_lists import refusal_of_list
 from .config import CoordinatorConfig
+from .members import Members
 
 
-def refusal_of(
-    register: Register, config: CoordinatorConfig, here: Mapping[int, Register], *, is_forming: bool
-) -> Refused | None:
+def refusal_of(register: Register, config: CoordinatorConfig, members: Members, *, is_forming: bool) -> Refused | None:
     """Return why `register` is refused, or `None` where it fits.
 
     Args:
         register: the client that wants to join.
         config: what the job is.
-        here: who has registered.
+        members: those that have registered.
         is_forming: whether the job still waits for clients.
     """
     for field, theirs, ours, advice in (
@@ -40,20 +37,20 @@ def refusal_of(
         ours = f"heartbeat_timeout={config.heartbeat_timeout:g}"
         advice = "The coordinator would take this client for dead: make the interval shorter than the timeout."
         return Refused("heartbeat_interval", f"{register.heartbeat_interval:g}", ours, advice)
-    return _conflict(register, here, is_forming)
+    return _conflict(register, members, is_forming)
 
 
-def _conflict(register: Register, here: Mapping[int, Register], is_forming: bool) -> Refused | None:
+def _conflict(register: Register, members: Members, is_forming: bool) -> Refused | None:
     """Return the refusal of a client that does not fit with those that are here."""
-    if (incumbent := here.get(register.client_id)) is not None:
-        own, other = _process(register), _process(incumbent)
+    if (incumbent := members.get(register.client_id)) is not None:
+        own, other = _process(register), _process(incumbent.register)
         if is_forming:
             advice = "Two processes were given one client_id: check the launcher."
             return Refused("client_id", f"{register.client_id} ({own})", f"taken by {other}", advice)
         advice = "A client that restarts cannot rejoin a job: restart the job. Or two processes have one client_id."
         return Refused("incarnation", f"{register.incarnation:016x} ({own})", f"of {other}", advice)
     # One that has no type yet tells it in the merge.
-    first = next((other for other in here.values() if other.device_type), register)
+    first = next((member.register for member in members if member.register.device_type), register)
     if register.device_type and first.device_type != register.device_type:
         ours = f"{first.device_type} (client {first.client_id})"
         return Refused("device_type", register.device_type, ours, "All clients bring up one type of device.")

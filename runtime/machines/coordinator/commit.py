@@ -1,4 +1,4 @@
-"""What the clients report once they have merged their devices: whether all hold the same, and what all are told."""
+"""The vote on the merged table: a job is up once all clients hold the same one."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from ..id_ranges import join_runs, name_ids
 from ..phases import slowest
 
 
-class Reports:
+class CommitVote:
     """The reports of all clients of a job, one from each."""
 
     def __init__(self, num_clients: int) -> None:
         self._num_clients = num_clients
         self._ready: dict[int, Ready] = {}
 
-    def take(self, client_id: int, ready: Ready) -> None:
-        """Note what a client reports."""
+    def add(self, client_id: int, ready: Ready) -> None:
+        """Take in a client's report."""
         self._ready[client_id] = ready
 
     @property
-    def are_complete(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether all clients have reported."""
         return len(self._ready) == self._num_clients
 
     def disagreement(self) -> tuple[int, str] | None:
-        """Return a client that few agree with, and who holds what; or `None` where all hold the same table."""
+        """Return a client of the smallest camp, and the cause; or `None` where all hold the same table."""
         by_digest: dict[bytes, list[int]] = {}
         for client_id, report in sorted(self._ready.items()):
             by_digest.setdefault(report.digest, []).append(client_id)
@@ -35,7 +35,7 @@ class Reports:
         return min(by_digest.values(), key=len)[0], cause
 
     def commit(self) -> Commit:
-        """Return what all are told once they agree."""
+        """Return the message to all once they agree."""
         reports = [self._ready[client_id] for client_id in range(self._num_clients)]
         spans = slowest([span for report in reports for span in report.spans])
         return Commit(join_runs(report.kinds for report in reports), spans)

@@ -1,10 +1,10 @@
-"""Announcements of clients that leave the job, a few at a time."""
+"""Clients that leave the job: announced to all, a few at a time, and let go once all have come to leave."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ....transport.wire.messages import Leaver, Leaving
+from ....transport.wire.messages import Leave, Leaver, Leaving
 
 _PAUSE, _PAUSE_PER_CLIENT = 0.01, 1e-4
 """Seconds between two announcements, and seconds more for each client of the job: one goes to all clients."""
@@ -21,25 +21,32 @@ class Departures:
 
     def __init__(self, num_clients: int) -> None:
         self._pause = _PAUSE + _PAUSE_PER_CLIENT * num_clients
-        self._untold: dict[int, int] = {}
-        self._due = 0.0
+        self._unannounced: dict[int, int] = {}
+        self._announcement_due = 0.0
+        self._dismissal_due: float | None = None
 
-    def add(self, client_id: int, collectives: int, now: float) -> list[Leaving]:
-        """Take in that a client, which has called so many collectives, leaves; returns what to send to all."""
-        self._untold[client_id] = collectives
-        return self.wake(now)
+    def add(self, client_id: int, leave: Leave, now: float) -> None:
+        """Take in that a client leaves. The most impatient of all decides how long they wait for the others."""
+        self._unannounced[client_id] = leave.collectives
+        due = now + leave.timeout
+        self._dismissal_due = due if self._dismissal_due is None else min(self._dismissal_due, due)
 
-    def wake(self, now: float) -> list[Leaving]:
-        """Return what to send to all by now."""
-        if not self._untold or now < self._due:
+    def dismissal_is_due(self, now: float) -> bool:
+        """Return whether those that leave are to wait no longer for the others."""
+        return self._dismissal_due is not None and now >= self._dismissal_due
+
+    def announce(self, now: float) -> list[Leaving]:
+        """Return the announcement to all that is due, if one is."""
+        if not self._unannounced or now < self._announcement_due:
             return []
-        self._due = now + self._pause
-        told, self._untold = self._untold, {}
-        return [Leaving(_runs(told))]
+        self._announcement_due = now + self._pause
+        announced, self._unannounced = self._unannounced, {}
+        return [Leaving(_runs(announced))]
 
     def deadline(self) -> float | None:
         """Return when to wake this next."""
-        return self._due if self._untold else None
+        dues = [self._announcement_due] if self._unannounced else []
+        return min([*dues, *([] if self._dismissal_due is None else [self._dismissal_due])], default=None)
 
 
 def _runs(collectives: Mapping[int, int]) -> tuple[Leaver, ...]:

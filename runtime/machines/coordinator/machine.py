@@ -43,19 +43,22 @@ from .. import events as ev
 from ..detector import Detector, Lag
 from ..failure_errors import RENDEZVOUS_TIMEOUT, TOLD_AS_THEY_ARE
 from ..id_ranges import name_ids, pack_ids
-from ..phases import Phase, furthest_behind
+from ..phases import Phase
 from ..preemption import PreemptionAgreement
 from .admission import refusal_of
-from .change_log import News
-from .commit import Reports
+from .commit import CommitVote
 from .config import CoordinatorConfig
 from .departures import Departures
-from .member import Member, absent, link_trouble, roster
-from .stragglers import Steps
+from .members import Members, MemberState
+from .stragglers import Stragglers
 from .suspicion import Suspicions, culprit_of
 
 _OVERDUE_INTERVALS = 1.5
+"""Heartbeat intervals after which a client is shown as late: one is due by then, and half of one for its way."""
+
 _EPOCH = 1
+"""Of every message and link of the job. Another one would tell apart the links of a job that has formed again."""
+
 Effects = list[ev.CoordinatorEffect]
 
 
@@ -72,19 +75,14 @@ class CoordinatorMachine:
     def __init__(self, config: CoordinatorConfig) -> None:
         self.config = config
         self._state = _State.FORMING
-        self._members: dict[int, Member] = {}
-        self._registers: dict[int, Register] = {}
-        self._reports = Reports(config.num_clients)
-        self._packed_missing: tuple[int, ...] | None = None
-        self._roster: Formed | None = None
-        self._client_of: dict[int, int] = {}
+        self._members = Members(config.num_clients)
+        self._vote = CommitVote(config.num_clients)
+        self._formed: Formed | None = None
         self._detector = Detector(config.heartbeat_timeout, config.heartbeat_interval)
         self._lag = Lag()
         self._suspicions = Suspicions(_EPOCH)
-        self._steps = Steps(config.stall_timeout)
+        self._stragglers = Stragglers(config.stall_timeout)
         self._preemption = PreemptionAgreement(config.num_clients)
-        self._news = News()
-        self._leave_deadline: float | None = None
         self._departures = Departures(config.num_clients)
         self._last_word: Verdict | None = None
         self.welcome = HeartbeatAck(0, (), (), ())  # also says where client 0 is, once that is known: see `welcome`
@@ -102,42 +100,42 @@ class CoordinatorMachine:
                     return self._answer_too_late(session, message)
                 if isinstance(message, Register):
                     return self._register(session, message, now)
-                if (client_id := self._client_of.get(session)) is None:
+                if (member := self._members.at(session)) is None:
                     return [ev.CloseSession(session)]
-                return self._on_message(self._members[client_id], message, now)
-            case ev.SessionEnded(session) if session in self._client_of:
-                return self._on_session_ended(self._client_of[session], event, now)
-            case ev.SessionResumed(session) if session in self._client_of:
-                return self._on_session_resumed(self._client_of[session], now)
+                return self._on_message(member, message, now)
+            case ev.SessionEnded(session) if (member := self._members.at(session)) is not None:
+                return self._on_session_ended(member, event, now)
+            case ev.SessionResumed(session) if (member := self._members.at(session)) is not None:
+                return self._on_session_resumed(member, now)
             case ev.ProbeAnswered(tag, outcome, detail) if self._state is not _State.CLOSED:
                 self._suspicions.answered(tag, outcome, detail, now, has_slept=self._detector.slept(now) > 0)
         return []
 
-    def _on_message(self, member: Member, message: ClientMessage, now: float) -> Effects:
-        self._detector.heard(member.register.client_id, now)
+    def _on_message(self, member: MemberState, message: ClientMessage, now: float) -> Effects:
+        self._detector.heard(member.client_id, now)
         match message:
             case Heartbeat():
                 return self._on_heartbeat(member, message, now)
             case Ready():
                 return self._on_ready(member, message)
             case Suspect(client_id, cause) if client_id in self._members and not self._members[client_id].is_leaving:
-                evidence = f"its ring link with client {member.register.client_id} broke: {cause}"
+                evidence = f"its ring link with client {member.client_id} broke: {cause}"
                 self._suspicions.link_broke(client_id, evidence, now)
                 return self._probe_suspects(now)
             case LinkDelayed(client_id, cause, is_refused) if client_id in self._members:
                 member.trouble = f"no link to client {client_id} yet: {cause}"
                 if is_refused:
-                    evidence = f"client {member.register.client_id} cannot open its ring link: {cause}"
+                    evidence = f"client {member.client_id} cannot open its ring link: {cause}"
                     self._suspicions.link_refused(client_id, evidence, now)
                 return self._probe_suspects(now)
             case PreemptionNotice(_, deadline_in, reason):
-                return self._say_all(self._preemption.announce(member.register.client_id, deadline_in, reason, now))
+                return self._say_all(self._preemption.announce(member.client_id, deadline_in, reason, now))
             case StepTold():
-                return self._say_all(self._preemption.told(member.register.client_id, message, now))
+                return self._say_all(self._preemption.told(member.client_id, message, now))
             case Leave() if not member.is_leaving:
                 return self._on_leave(member, message, now)
             case Goodbye(phase, error, cause):
-                self._note(member, phase, member.healthy, member.health)
+                self._members.note(member, phase, member.healthy, member.health)
                 return self._on_goodbye(member, error, cause, now)
         return []
 
@@ -146,7 +144,7 @@ class CoordinatorMachine:
         if self._last_word is not None:
             return []
         self._state, self._last_word = _State.CLOSED, verdict
-        self._untold = absent(self._members, self.config.num_clients) - self._gone - {verdict.client_id}
+        self._untold = self._members.absent() - self._gone - {verdict.client_id}
         return [self._to_all(verdict)]
 
     def wake(self, now: float) -> Effects:
@@ -157,7 +155,7 @@ class CoordinatorMachine:
             return []
         if not self._lag.is_reading(now) and (verdict := self._judge(now)):
             return verdict
-        told = [*self._preemption.wake(now), *self._departures.wake(now)]
+        told = [*self._preemption.wake(now), *self._departures.announce(now)]
         return [*self._probe_suspects(now), *self._say_all(told)]
 
     def _judge(self, now: float) -> Effects:
@@ -167,7 +165,7 @@ class CoordinatorMachine:
             return self._fail(self._members[doubtful[0]], doubtful[1])
         if silent := self._detector.silent(now):
             return self._fail_for_silence(silent)
-        if self._leave_deadline is not None and now >= self._leave_deadline:
+        if self._departures.dismissal_is_due(now):
             return self._dismiss()
         return []
 
@@ -180,8 +178,8 @@ class CoordinatorMachine:
         if self._state is _State.CLOSED:
             return None
         parts = (self._detector, self._suspicions, self._preemption, self._departures)
-        candidates = (self._leave_deadline, *(part.deadline() for part in parts))
-        return min((self._lag.after(due) for due in candidates if due is not None), default=None)
+        dues = (part.deadline() for part in parts)
+        return min((self._lag.after(due) for due in dues if due is not None), default=None)
 
     @property
     def has_told_all(self) -> bool:
@@ -190,55 +188,52 @@ class CoordinatorMachine:
 
     def is_member(self, client_id: int, incarnation: int) -> bool:
         """Return whether such a process is a client of this job."""
-        return client_id in self._registers and self._registers[client_id].incarnation == incarnation
+        member = self._members.get(client_id)
+        return member is not None and member.register.incarnation == incarnation
 
     def live(self) -> list[int]:
         """Return the clients that are not known to be dead, or to be leaving."""
-        return [c for c, m in self._members.items() if c not in self._suspicions.dead and not m.is_leaving]
+        dead = self._suspicions.dead
+        return [member.client_id for member in self._members if member.client_id not in dead and not member.is_leaving]
 
     def whereabouts(self, client_id: int) -> str:
         """Return where a client is, for a text."""
-        step = self._steps.describe(client_id).removeprefix("it is ")
+        step = self._stragglers.describe(client_id).removeprefix("it is ")
         member = self._members[client_id]
         return f"{member.register.address}, in phase {member.phase}" + (f", {step}" if step else "")
 
     # Steps.
 
     def _register(self, session: int, register: Register, now: float) -> Effects:
-        if session in self._client_of:
+        if self._members.at(session) is not None:
             return [ev.CloseSession(session)]
         incumbent = self._members.get(register.client_id)
         if incumbent is not None and incumbent.register.incarnation == register.incarnation:
             return self._register_again(incumbent, session, now)
-        refusal = refusal_of(register, self.config, self._registers, is_forming=self._state is _State.FORMING)
+        refusal = refusal_of(register, self.config, self._members, is_forming=self._state is _State.FORMING)
         if refusal is not None:
             return [ev.Answer((session,), refusal), ev.CloseSession(session)]
-        self._members[register.client_id] = Member(register, session)
-        self._registers[register.client_id] = register
-        self._packed_missing = None
-        self._client_of[session] = register.client_id
+        self._members.add(register, session)
         self._detector.heard(register.client_id, now)
         effects: Effects = [ev.Answer((session,), self.welcome)]
-        if len(self._members) == self.config.num_clients:
+        if self._members.are_complete:
             self._state = _State.BRINGING_UP
-            effects.append(self._to_all(self._formed()))
+            effects.append(self._to_all(self._announcement()))
         return effects
 
-    def _register_again(self, member: Member, session: int, now: float) -> Effects:
+    def _register_again(self, member: MemberState, session: int, now: float) -> Effects:
         """Take in a client whose first connection broke before it had heard anything: all is said again."""
-        client_id = member.register.client_id
-        old, member.session, member.is_connected = member.session, session, True
-        del self._client_of[old]
-        self._client_of[session] = client_id
+        client_id, old = member.client_id, member.session
+        self._members.move(member, session)
         self._suspicions.session_resumed(client_id)
         self._detector.heard(client_id, now)
         effects: Effects = [ev.CloseSession(old), ev.Answer((session,), self.welcome)]
         if self._state is _State.BRINGING_UP:
-            effects.append(ev.Answer((session,), self._formed()))
+            effects.append(ev.Answer((session,), self._announcement()))
         return effects
 
-    def _on_session_ended(self, client_id: int, ended: ev.SessionEnded, now: float) -> Effects:
-        member = self._members[client_id]
+    def _on_session_ended(self, member: MemberState, ended: ev.SessionEnded, now: float) -> Effects:
+        client_id = member.client_id
         member.is_connected = False
         if self._state is _State.CLOSED:
             if not ended.is_settled and client_id not in self._gone:
@@ -250,85 +245,78 @@ class CoordinatorMachine:
         self._suspicions.session_broke(client_id, f"its connection to the coordinator ended: {ended.reason}", now)
         return self._probe_suspects(now)
 
-    def _on_session_resumed(self, client_id: int, now: float) -> Effects:
-        member = self._members[client_id]
+    def _on_session_resumed(self, member: MemberState, now: float) -> Effects:
+        client_id = member.client_id
         member.is_connected = True
         self._untold.discard(client_id)
         if self._state is not _State.CLOSED:
             self._suspicions.session_resumed(client_id)
             self._detector.heard(client_id, now)
-            member.reconnect()
-            self._news.announce(client_id)
+            self._members.reconnect(member)
         return []
 
-    def _on_heartbeat(self, member: Member, beat: Heartbeat, now: float) -> Effects:
-        self._note(member, beat.phase, beat.healthy, beat.health)
-        self._steps.note(member.register.client_id, beat, now)
-        if (stalled := self._steps.stalled(member.register.client_id)) is not None:
+    def _on_heartbeat(self, member: MemberState, beat: Heartbeat, now: float) -> Effects:
+        self._members.note(member, beat.phase, beat.healthy, beat.health)
+        self._stragglers.note(member.client_id, beat, now)
+        if (stalled := self._stragglers.stalled(member.client_id)) is not None:
             return self._fail(self._members[stalled[0]], stalled[1])
         return [ev.Answer((member.session,), self._ack(member, beat.sequence, now))]
 
-    def _on_ready(self, member: Member, ready: Ready) -> Effects:
-        self._reports.take(member.register.client_id, ready)
-        self._note(member, Phase.COMMIT, member.healthy, member.health)
-        if self._state is not _State.BRINGING_UP or not self._reports.are_complete:
+    def _on_ready(self, member: MemberState, ready: Ready) -> Effects:
+        self._vote.add(member.client_id, ready)
+        self._members.note(member, Phase.COMMIT, member.healthy, member.health)
+        if self._state is not _State.BRINGING_UP or not self._vote.is_complete:
             return []
-        if (disagreement := self._reports.disagreement()) is not None:
+        if (disagreement := self._vote.disagreement()) is not None:
             odd, cause = disagreement
             return self._fail(self._members[odd], cause, error=TopologyError.__name__)
         self._state = _State.RUNNING
-        # That all are ready is what the commit says: it takes the place of all news of their phases.
-        self._news = News()
-        for other in self._members.values():
-            other.note(Phase.READY, other.healthy, other.health)
-            if other.reconnects or not other.healthy:
-                self._news.announce(other.register.client_id)
-        return [self._to_all(self._reports.commit())]
+        self._members.commit()
+        return [self._to_all(self._vote.commit())]
 
-    def _on_leave(self, member: Member, leave: Leave, now: float) -> Effects:
-        client_id = member.register.client_id
+    def _on_leave(self, member: MemberState, leave: Leave, now: float) -> Effects:
+        client_id = member.client_id
         member.is_leaving = True
         self._suspicions.forget(client_id)
-        self._steps.leaves(client_id)
-        self._note(member, Phase.LEAVING, member.healthy, member.health)
-        due = now + leave.timeout
-        self._leave_deadline = due if self._leave_deadline is None else min(self._leave_deadline, due)
-        if all(other.is_leaving for other in self._members.values()):
+        self._stragglers.leaves(client_id)
+        self._members.note(member, Phase.LEAVING, member.healthy, member.health)
+        self._departures.add(client_id, leave, now)
+        if all(other.is_leaving for other in self._members):
             return self._dismiss()
-        told = [*self._preemption.leaves(client_id, now), *self._departures.add(client_id, leave.collectives, now)]
+        told = [*self._preemption.leaves(client_id, now), *self._departures.announce(now)]
         return [ev.Departed(client_id), *self._say_all(told)]
 
     def _dismiss(self) -> Effects:
         """Let those go who want to; without them the job cannot go on for the others."""
         self._state = _State.CLOSED
-        leavers = [m for m in self._members.values() if m.is_leaving]
-        stayers = [m for m in self._members.values() if not m.is_leaving]
-        without = [m.register.client_id for m in stayers]
-        self._untold = {m.register.client_id for m in self._members.values() if not m.is_connected}
-        effects: Effects = [ev.Answer(tuple(m.session for m in leavers), Dismissed(pack_ids(without)))]
+        leavers = [member for member in self._members if member.is_leaving]
+        stayers = [member for member in self._members if not member.is_leaving]
+        without = [member.client_id for member in stayers]
+        self._untold = {member.client_id for member in self._members if not member.is_connected}
+        effects: Effects = [ev.Answer(tuple(member.session for member in leavers), Dismissed(pack_ids(without)))]
         if stayers:
             cause = f"it shut down, and {name_ids(without)} did not join in time"
-            effects.append(ev.Answer(tuple(m.session for m in stayers), self._verdict(leavers[0], "", cause, ())))
+            effects.append(ev.Answer(tuple(member.session for member in stayers), self._verdict(leavers[0], cause)))
         return effects
 
-    def _on_goodbye(self, member: Member, error: str, cause: str, now: float) -> Effects:
+    def _on_goodbye(self, member: MemberState, error: str, cause: str, now: float) -> Effects:
         if error == CoordinatorLostError.__name__:
-            self._suspicions.gave_up(member.register.client_id, f"it lost the coordinator: {cause}", now)
+            self._suspicions.gave_up(member.client_id, f"it lost the coordinator: {cause}", now)
             return []
         if error == RENDEZVOUS_TIMEOUT and self._state is _State.RUNNING:
             return self._fail(member, f"{error}: its initialization_timeout had passed when the job came up")
         if error == RENDEZVOUS_TIMEOUT:
-            text = f"the patience of client {member.register.client_id} ended first"
-            return self._fail(member, f"{text}{link_trouble(self._members)}", error=error)
+            text = f"the patience of client {member.client_id} ended first"
+            return self._fail(member, f"{text}{self._members.link_trouble()}", error=error)
         if error in TOLD_AS_THEY_ARE:
             return self._fail(member, cause, error=error)
         return self._fail(member, f"{error}: {cause}")
 
     def _answer_too_late(self, session: int, message: ClientMessage) -> Effects:
         """Tell who comes for the first time why the job failed; who was here before has come for the next one."""
-        if (client_id := self._client_of.get(session)) is not None:
+        if (member := self._members.at(session)) is not None:
             if isinstance(message, Goodbye):
-                self._gone.add(client_id)
+                self._gone.add(member.client_id)
             return []
         if self._last_word is None or not isinstance(message, Register) or message.client_id not in self._untold:
             return [ev.CloseSession(session)]
@@ -346,51 +334,45 @@ class CoordinatorMachine:
 
     def _fail_for_silence(self, silent: list[tuple[int, float]]) -> Effects:
         (client_id, age), *others = silent
-        details = [text for text in (self._suspicions.evidence(client_id), self._steps.describe(client_id)) if text]
+        details = [
+            text for text in (self._suspicions.evidence(client_id), self._stragglers.describe(client_id)) if text
+        ]
         cause = f"no heartbeat for {age:.1f} s" + (f" ({'; '.join(details)})" if details else "")
         return self._fail(self._members[client_id], cause, also=dict(others))
 
-    def _fail(self, member: Member, cause: str, *, error: str = "PeerFailedError", also: Iterable[int] = ()) -> Effects:
-        others = {*self._suspicions.dead, *also} - {member.register.client_id}
-        self._gone = {*others, member.register.client_id}
-        return self.end(self._verdict(member, error, cause, pack_ids(others)))
+    def _fail(
+        self, member: MemberState, cause: str, *, error: str = PeerFailedError.__name__, also: Iterable[int] = ()
+    ) -> Effects:
+        others = {*self._suspicions.dead, *also} - {member.client_id}
+        self._gone = {*others, member.client_id}
+        return self.end(self._verdict(member, cause, error, pack_ids(others)))
 
     # Helpers.
 
-    def _verdict(self, member: Member, error: str, cause: str, also: tuple[int, ...]) -> Verdict:
+    def _verdict(
+        self, member: MemberState, cause: str, error: str = PeerFailedError.__name__, also: tuple[int, ...] = ()
+    ) -> Verdict:
         who = member.register
-        missing = self._missing() if self._state is _State.FORMING or error == RENDEZVOUS_TIMEOUT else ()
-        error = error or PeerFailedError.__name__
+        has_missing = self._state is _State.FORMING or error == RENDEZVOUS_TIMEOUT
+        missing = self._members.missing() if has_missing else ()
         return Verdict(error, who.client_id, who.address, who.hostname, member.phase, cause, missing, also)
-
-    def _missing(self) -> tuple[int, ...]:
-        """Return the clients that have not registered, or, once all have, those that are furthest behind."""
-        everybody = range(self.config.num_clients)
-        if len(self._members) < self.config.num_clients:
-            if self._packed_missing is None:
-                self._packed_missing = pack_ids(c for c in everybody if c not in self._members)
-            return self._packed_missing
-        return pack_ids(furthest_behind({client_id: self._members[client_id].phase for client_id in everybody}))
 
     def _say_all(self, messages: Iterable[StepAsked | PointSet | Leaving]) -> Effects:
         return [self._to_all(message) for message in messages]
 
     def _to_all(self, message: Formed | Commit | Verdict | StepAsked | PointSet | Leaving) -> ev.Answer:
-        return ev.Answer(tuple(self._client_of), message)
+        return ev.Answer(self._members.sessions, message)
 
-    def _formed(self) -> Formed:
+    def _announcement(self) -> Formed:
         """Return one object for all, however often: it is large."""
-        if self._roster is None:
-            self._roster = Formed(self.config.job_id, _EPOCH, roster(self._members), self.config.has_services)
-        return self._roster
+        if self._formed is None:
+            roster, has_services = self._members.roster(), self.config.has_services
+            self._formed = Formed(self.config.job_id, _EPOCH, roster, has_services)
+        return self._formed
 
-    def _note(self, member: Member, phase: str, healthy: bool, health: str) -> None:
-        if member.note(phase, healthy, health):
-            self._news.announce(member.register.client_id)
-
-    def _ack(self, member: Member, sequence: int, now: float) -> HeartbeatAck:
-        missing = self._missing() if self._state is _State.FORMING else ()
+    def _ack(self, member: MemberState, sequence: int, now: float) -> HeartbeatAck:
+        missing = self._members.missing() if self._state is _State.FORMING else ()
         patience = _OVERDUE_INTERVALS * self.config.heartbeat_interval
         overdue = tuple(Overdue(client_id, age) for client_id, age in self._detector.overdue(now, patience))
-        updates = tuple([self._members[changed].update() for changed in self._news.tell(member.register.client_id)])
-        return HeartbeatAck(sequence, missing, overdue, updates, self._steps.furthest_behind(now))
+        updates = self._members.changes_for(member.client_id)
+        return HeartbeatAck(sequence, missing, overdue, updates, self._stragglers.furthest_behind(now))

@@ -1,4 +1,4 @@
-"""Where the clients' programs say that they are, who is behind, and who has stopped."""
+"""The steps of the clients' programs: who is furthest behind, and who has stalled."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ....transport.wire.messages import Heartbeat, Step
 from ..id_ranges import name_ids
 
 _SHOWN_MAX = 16
-"""More would cost every heartbeat of a large job dear; who is at the front is not what is asked for."""
+"""Clients in each answer to a heartbeat: more would cost a large job dear, and only those behind are looked for."""
 
 _SORT_INTERVAL = 0.25
 """Seconds for which the same is told to all, and its wire form used again."""
@@ -21,8 +21,8 @@ class _Mark:
     busy: float
 
 
-class Steps:
-    """What the heartbeats said of each client's steps; a client that never reports one is not judged.
+class Stragglers:
+    """The last step of each client, from its heartbeats; a client that never reports one is not judged.
 
     Args:
         stall_timeout: seconds at one step after which a client that waits for nobody has stalled; `None` for never.

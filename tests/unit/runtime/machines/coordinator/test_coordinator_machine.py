@@ -10,8 +10,8 @@ import pytest
 from bringup.runtime.machines import events as ev
 from bringup.runtime.machines.coordinator.config import CoordinatorConfig
 from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
-from bringup.runtime.machines.coordinator.member import welcome
-from bringup.runtime.machines.coordinator.stragglers import Steps
+from bringup.runtime.machines.coordinator.members import welcome
+from bringup.runtime.machines.coordinator.stragglers import Stragglers
 from bringup.transport.ports import ProbeOutcome
 from bringup.transport.wire.messages import (
     PROTOCOL_VERSION,
@@ -370,7 +370,7 @@ def test_a_stall_is_a_failure_of_who_is_furthest_behind_where_it_is_asked_for() 
 
 
 def test_of_several_that_have_stalled_the_one_furthest_behind_is_named() -> None:
-    steps = Steps(stall_timeout=60.0)
+    steps = Stragglers(stall_timeout=60.0)
     steps.note(1, dataclasses.replace(BEAT, step=41, step_age=59.0, busy=60.0), 0.0)
     steps.note(2, dataclasses.replace(BEAT, step=42, step_age=59.0, busy=60.0), 0.0)
     found = steps.stalled(2)

@@ -12,7 +12,7 @@ from bringup.runtime.machines.barrier.failures import RoundCounts
 from bringup.runtime.machines.coordinator.departures import Departures
 from bringup.runtime.machines.failure_errors import collective_without
 from bringup.runtime.machines.service_machine import Services
-from bringup.transport.wire.messages import Leaver, Leaving, MemberInfo
+from bringup.transport.wire.messages import Leave, Leaver, Leaving, MemberInfo
 from bringup.transport.wire.services import (
     CancelCall,
     Done,
@@ -177,22 +177,38 @@ def test_a_get_of_a_client_that_is_alone_from_the_start_waits_for_its_own() -> N
 # What all are told.
 
 
-def test_the_first_is_told_at_once_and_those_that_follow_soon_together() -> None:
+def leave(departures: Departures, client_id: int, collectives: int, now: float) -> list[Leaving]:
+    departures.add(client_id, Leave(5.0, collectives), now)
+    return departures.announce(now)
+
+
+def test_the_first_is_announced_at_once_and_those_that_follow_soon_together() -> None:
     departures = Departures(N)
-    assert departures.add(4, 7, 0.0) == [Leaving((Leaver(4, 4, 7),))]
-    assert departures.deadline() is None
+    assert leave(departures, 4, 7, 0.0) == [Leaving((Leaver(4, 4, 7),))]
+    assert departures.deadline() == 5.0
     for client_id in (9, 5, 6, 8):
-        assert departures.add(client_id, 7 if client_id < 9 else 8, 0.001) == []
+        assert leave(departures, client_id, 7 if client_id < 9 else 8, 0.001) == []
     due = departures.deadline()
     assert due is not None
-    assert departures.wake(due) == [Leaving((Leaver(5, 6, 7), Leaver(8, 8, 7), Leaver(9, 9, 8)))]
-    assert departures.wake(due + 1) == []
+    assert due < 1.0
+    assert departures.announce(due) == [Leaving((Leaver(5, 6, 7), Leaver(8, 8, 7), Leaver(9, 9, 8)))]
+    assert departures.announce(due + 1) == []
+
+
+def test_the_most_impatient_decides_how_long_leavers_wait_for_the_others() -> None:
+    departures = Departures(N)
+    for client_id, timeout, now in ((4, 5.0, 0.0), (5, 2.0, 1.0), (6, 60.0, 2.0)):
+        departures.add(client_id, Leave(timeout), now)
+    departures.announce(2.0)
+    assert departures.deadline() == 3.0
+    assert not departures.dismissal_is_due(2.9)
+    assert departures.dismissal_is_due(3.0)
 
 
 @pytest.mark.parametrize(("num_clients", "most"), [(2, 20), (5000, 4)])
 def test_thousands_that_leave_one_after_the_other_are_told_in_few_messages(num_clients: int, most: int) -> None:
     departures = Departures(num_clients)
-    told = [departures.add(client_id, 0, client_id / num_clients) for client_id in range(num_clients)]
+    told = [leave(departures, client_id, 0, client_id / num_clients) for client_id in range(num_clients)]
     assert sum(map(len, told)) <= most
 
 
