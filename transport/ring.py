@@ -55,8 +55,8 @@ class Ring:
     them out. So the n-th call of one client always meets the n-th of all others, also where one is cancelled, times out
     or is refused on one client alone: there it is `Withdrawn`, and all others get a `CollectiveMismatchError`.
 
-    A collective that fails half-way leaves the streams in an unknown state: no other is begun then. The links stay open
-    until `close`: ending them at once would make the neighbours take this client for the cause.
+    A collective that fails half-way leaves the streams in an unknown state: no other is begun then. The links stay
+    open: ending them at once would make the neighbours take this client for the cause.
 
     Args:
         rank: of this client.
@@ -89,11 +89,6 @@ class Ring:
     def called(self) -> int:
         """How many collectives this client has called so far, those of the bring-up among them. On any thread."""
         return self._turns.called
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether `end` was called."""
-        return self._turns.have_ended
 
     def enter(self) -> AbstractContextManager[Turn]:
         """Take the next place in the order; see `Turns.enter`. Called on any thread."""
@@ -150,12 +145,6 @@ class Ring:
             turn.give(Contribution(f"all_reduce({op}, {packing.describe()})", packing.reduction, packing.pack()))
             totals: tuple[Array, ...] = await asyncio.wrap_future(turn.result)
             return packing.unpack(totals)[0]
-
-    def close(self) -> None:
-        """End both links. Idempotent."""
-        for link in (self._incoming, self._outgoing):
-            if link is not None:
-                link.close()
 
     def _break_off(self, error: BaseException) -> None:
         if self._size > 1:  # alone, nobody gets what another does not

@@ -163,11 +163,6 @@ class Turns:
         with self.lock:
             return self._begun + len(self._waiting)
 
-    @property
-    def have_ended(self) -> bool:
-        """Whether `end` was called."""
-        return self._error is not None
-
     @contextmanager
     def enter(self) -> Iterator[Turn]:
         """Take the next place in the order; a call that ends with an exception withdraws.

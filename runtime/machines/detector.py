@@ -74,10 +74,6 @@ class Detector:
         """Stop judging a client."""
         self._last_heard.pop(client_id, None)
 
-    def age(self, client_id: int, now: float) -> float:
-        """Return the seconds since `client_id` was last heard."""
-        return now - self._last_heard[client_id]
-
     def overdue(self, now: float, age: float) -> list[tuple[int, float]]:
         """Return the clients not heard for more than `age` seconds with the seconds, the longest first."""
         late: list[tuple[int, float]] = []

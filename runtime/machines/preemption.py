@@ -45,7 +45,7 @@ class PointAnswered:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _Notice:
     client_id: int
     start: float
     due: float
@@ -54,7 +54,7 @@ class _Plan:
 
 @dataclass(slots=True)
 class _Asking:
-    plan: _Plan
+    notice: _Notice
     deadline: float
     steps: dict[int, int]
 
@@ -76,10 +76,9 @@ class PreemptionAgreement:
         self._num_clients = num_clients
         self._window = window
         self._answer_timeout = answer_timeout
-        self._plans: dict[int, _Plan] = {}
+        self._notices: dict[int, _Notice] = {}
         self._asking: _Asking | None = None
         self._number = 0
-        self._lost: dict[int, str] = {}
         self._leavers: set[int] = set()
 
     # Transitions.
@@ -93,10 +92,10 @@ class PreemptionAgreement:
         if deadline_in == math.inf:
             return []
         due = now + max(0.0, deadline_in)
-        plan = _Plan(client_id, due - self._window, due, reason)
-        known = self._plans.get(client_id)
-        if known is None or plan.due < known.due:
-            self._plans[client_id] = plan
+        notice = _Notice(client_id, due - self._window, due, reason)
+        known = self._notices.get(client_id)
+        if known is None or notice.due < known.due:
+            self._notices[client_id] = notice
         return self.wake(now)
 
     def told(self, client_id: int, message: StepTold, now: float) -> ToAll:
@@ -106,11 +105,6 @@ class PreemptionAgreement:
             return []
         asking.steps[client_id] = message.step
         return self._settle_when_all_have_told(asking, now)
-
-    def lost(self, client_id: int, cause: str, now: float) -> ToAll:
-        """Take in that a client is unhealthy or gone, for good: there is no sync step from now on."""
-        self._lost.setdefault(client_id, cause)
-        return self._settle(NO_STEP, self._who_is_lost(), now) if self._asking is not None else []
 
     def leaves(self, client_id: int, now: float) -> ToAll:
         """Take in that a client is shutting down: nobody waits for its step."""
@@ -126,7 +120,7 @@ class PreemptionAgreement:
             return []
         why = (
             f"{name_ids(self._untold(asking))} did not come to a preemption point within "
-            f"{self._answer_timeout:g} s after all were asked: {self._why(asking.plan, now)}"
+            f"{self._answer_timeout:g} s after all were asked: {self._why(asking.notice, now)}"
         )
         return self._settle(NO_STEP, why, now)
 
@@ -134,43 +128,37 @@ class PreemptionAgreement:
         """Return when to wake this next."""
         if self._asking is not None:
             return self._asking.deadline
-        return min((plan.start for plan in self._plans.values()), default=None)
+        return min((notice.start for notice in self._notices.values()), default=None)
 
     # Steps.
 
     def _begin(self, now: float) -> ToAll:
         """Ask all, where a notice has become due. Those that become due until all have told are met by this, too."""
-        plans = [plan for plan in self._plans.values() if plan.start <= now]
-        if not plans:
+        due_notices = [notice for notice in self._notices.values() if notice.start <= now]
+        if not due_notices:
             return []
         self._number += 1
-        self._asking = _Asking(min(plans, key=lambda plan: plan.due), now + self._answer_timeout, {})
-        if self._lost:
-            return self._settle(NO_STEP, self._who_is_lost(), now)
+        self._asking = _Asking(min(due_notices, key=lambda notice: notice.due), now + self._answer_timeout, {})
         return [StepAsked(self._number)]
 
     def _settle_when_all_have_told(self, asking: _Asking, now: float) -> ToAll:
         if self._untold(asking):
             return []
         step = max(asking.steps.values()) + 1 if asking.steps else NO_STEP
-        return self._settle(step, self._why(asking.plan, now), now)
+        return self._settle(step, self._why(asking.notice, now), now)
 
     def _untold(self, asking: _Asking) -> list[int]:
         return [c for c in range(self._num_clients) if c not in asking.steps and c not in self._leavers]
 
     def _settle(self, step: int, reason: str, now: float) -> ToAll:
-        self._plans = {client_id: plan for client_id, plan in self._plans.items() if plan.start > now}
+        self._notices = {client_id: notice for client_id, notice in self._notices.items() if notice.start > now}
         self._asking = None
         return [PointSet(self._number, step, reason)]
 
-    def _why(self, plan: _Plan, now: float) -> str:
-        left = plan.due - now
+    def _why(self, notice: _Notice, now: float) -> str:
+        left = notice.due - now
         when = f"in {left:.1f} s" if left > 0 else "now"
-        return f"client {plan.client_id} is to be preempted {when}: {plan.reason}"
-
-    def _who_is_lost(self) -> str:
-        client_id, cause = next(iter(self._lost.items()))
-        return f"client {client_id} does not take part in it: {cause}"
+        return f"client {notice.client_id} is to be preempted {when}: {notice.reason}"
 
 
 FromPoint = list[StepTold | PointAnswered]
@@ -191,7 +179,7 @@ class PreemptionPoint:
         self._step = NO_STEP
         self._asked: int | None = None
         self._told: int | None = None
-        self._points: dict[int, str] = {}
+        self._points: set[int] = set()
         self._held: dict[int, int] = {}
 
     # Transitions.
@@ -219,7 +207,7 @@ class PreemptionPoint:
             return []
         self._asked = self._told = None
         if message.step != NO_STEP:
-            self._points[message.step] = message.reason
+            self._points.add(message.step)
         return self._release()
 
     def announce(self, deadline_in: float, reason: str) -> list[PreemptionNotice]:
@@ -231,28 +219,12 @@ class PreemptionPoint:
         """Forget a call that nobody waits for any more: the program has not come to its step."""
         self._held.pop(ticket, None)
 
-    def close(self) -> FromPoint:
-        """Answer all calls that are held back, as the coordinator says nothing any more."""
-        self._asked = self._told = None
-        return self._release()
-
-    # Facts.
-
-    @property
-    def is_held(self) -> bool:
-        """Whether a call waits for the others."""
-        return bool(self._held)
-
-    def reason(self, step: int) -> str:
-        """Return why `step` is a sync step; an empty text where it is none."""
-        return self._points.get(step, "")
-
     # Steps.
 
     def _come_to(self, step: int) -> FromPoint:
         self._step = step
         if self._points:
-            self._points = {point: why for point, why in self._points.items() if point >= step}
+            self._points = {point for point in self._points if point >= step}
         return self._tell() if self._asked is not None and self._told is None else []
 
     def _tell(self) -> FromPoint:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 
 from bringup.transport.ports import Link
 from bringup.transport.ring import Ring, RingBrokenError
@@ -19,16 +19,37 @@ async def _serve(ring: Ring) -> None:
         ring.end(lambda broken=broken: RingBrokenError(broken.client_id, broken.cause))  # type: ignore[misc]
 
 
-def _made(rank: int, size: int, incoming: Link | None, outgoing: Link | None) -> Ring:
+class WatchedRing(Ring):
+    """A ring whose end a test can see, and whose links it can close.
+
+    Attributes:
+        has_ended: whether `end` was called.
+    """
+
+    has_ended = False
+
+    def end(self, error: Callable[[], BaseException]) -> None:
+        """See `Ring.end`."""
+        self.has_ended = True
+        super().end(error)
+
+    def close(self) -> None:
+        """End both links, as the end of the process does."""
+        for link in (self._incoming, self._outgoing):
+            if link is not None:
+                link.close()
+
+
+def _made(rank: int, size: int, incoming: Link | None, outgoing: Link | None) -> WatchedRing:
     def end(error: BaseException) -> None:
         ring.end(lambda: RingBrokenError(rank, f"a collective ended half-way: {error!r}"))
 
-    ring = Ring(rank, size, incoming, outgoing, end)
+    ring = WatchedRing(rank, size, incoming, outgoing, end)
     return ring
 
 
 @contextlib.asynccontextmanager
-async def served_ring(rank: int, size: int, incoming: Link | None, outgoing: Link | None) -> AsyncIterator[Ring]:
+async def served_ring(rank: int, size: int, incoming: Link | None, outgoing: Link | None) -> AsyncIterator[WatchedRing]:
     """Yield one client's ring; a broken one ends its calls with the `RingBrokenError`."""
     async with served_rings([(incoming, outgoing)], [rank], size) as group:
         yield group[0]
@@ -37,7 +58,7 @@ async def served_ring(rank: int, size: int, incoming: Link | None, outgoing: Lin
 @contextlib.asynccontextmanager
 async def served_rings(
     links: Iterable[tuple[Link | None, Link | None]], ranks: Iterable[int], size: int
-) -> AsyncIterator[list[Ring]]:
+) -> AsyncIterator[list[WatchedRing]]:
     """Yield the rings of some clients; a broken one ends its calls with the `RingBrokenError`."""
     group = [_made(rank, size, *pair) for rank, pair in zip(ranks, links, strict=True)]
     async with asyncio.TaskGroup() as tasks:
@@ -50,7 +71,7 @@ async def served_rings(
 
 
 @contextlib.asynccontextmanager
-async def rings(place: Place, size: int) -> AsyncIterator[list[Ring]]:
+async def rings(place: Place, size: int) -> AsyncIterator[list[WatchedRing]]:
     """Yield the rings of all clients of a job."""
     if size == 1:
         async with served_ring(0, 1, None, None) as ring:

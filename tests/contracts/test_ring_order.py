@@ -21,7 +21,7 @@ from bringup.transport.ring import Ring, RingBrokenError
 from bringup.transport.turns import Contribution
 
 from .places import PLACES, Place, run
-from .rings import rings
+from .rings import WatchedRing, rings
 
 Array = npt.NDArray[Any]
 
@@ -64,7 +64,7 @@ async def turns(count: int) -> None:
 
 
 async def cancel_one(
-    group: list[Ring], culprit: int, number: int, *, after: int, news_after: int, length: int, late: bool
+    group: list[WatchedRing], culprit: int, number: int, *, after: int, news_after: int, length: int, late: bool
 ) -> tuple[list[list[Array | BaseException]], bool]:
     """Let one client cancel one of its queued calls after some turns of the loop.
 
@@ -93,7 +93,7 @@ async def _later(client_id: int, late: bool, ring: Ring, length: int) -> list[Ar
     return await all_in_a_row(ring, client_id, length)
 
 
-async def _tell_all(group: list[Ring], after: int) -> None:
+async def _tell_all(group: list[WatchedRing], after: int) -> None:
     """End all rings once one has ended, as the coordinator's verdict does it, some turns later."""
     while not any(ring.has_ended for ring in group):  # noqa: ASYNC110 - it tells nobody
         await asyncio.sleep(0)

@@ -63,13 +63,13 @@ def forget_the_own_lag(patch: pytest.MonkeyPatch) -> None:
 def count_one_report_twice(patch: pytest.MonkeyPatch) -> None:
     """The last report but one that a client is ready counts for the last one, too."""
 
-    def take(self: Any, client_id: int, ready: Ready) -> None:
+    def add(self: Any, client_id: int, ready: Ready) -> None:
         self._ready[client_id] = ready
         late = set(range(self._num_clients)) - set(self._ready)
         if len(late) == 1:
             self._ready[late.pop()] = ready
 
-    patch.setattr(CommitVote, "take", take)
+    patch.setattr(CommitVote, "add", add)
 
 
 def take_an_answer_for_death(patch: pytest.MonkeyPatch) -> None:

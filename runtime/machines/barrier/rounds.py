@@ -75,9 +75,6 @@ class _Deadlines:
         self._sequence = 0
         self._over = 0
 
-    def __len__(self) -> int:
-        return len(self._heap)
-
     def add(self, this_round: _Round) -> None:
         if this_round.deadline < math.inf:
             self._sequence += 1
@@ -210,16 +207,6 @@ class BarrierRounds:
             )
             for each in self._rounds.values()
         ]
-
-    @property
-    def kept_bytes(self) -> int:
-        """About how many bytes are kept for those who have not come to failed rounds yet; bounded."""
-        return self._kept.weight
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is remembered: no open round, no call, no failed round that somebody has not come to."""
-        return not (self._rounds or self._calls or len(self._deadlines) or len(self._kept))
 
     # Steps.
 

@@ -26,14 +26,20 @@ class Job:
         self.points = [PreemptionPoint(client_id, window=900.0) for client_id in range(num_clients)]
         self.down: list[deque[StepAsked | PointSet]] = [deque() for _ in self.points]
         self.up: list[deque[StepTold | PreemptionNotice]] = [deque() for _ in self.points]
+        self.calls: list[set[int]] = [set() for _ in self.points]
         self.answers: list[dict[int, bool]] = [{} for _ in self.points]
         self.sets: list[PointSet] = []
         self.now = 0.0
 
     def reach(self, client_id: int, step: int) -> bool | None:
         """Let a program come to a step; its step is its ticket. `None` where the call is held back."""
+        self.calls[client_id].add(step)
         self.take(client_id, self.points[client_id].reached(step, step))
         return self.answers[client_id].get(step)
+
+    def is_held(self, client_id: int) -> bool:
+        """Whether a call of a program waits for the others."""
+        return not self.calls[client_id] <= self.answers[client_id].keys()
 
     def announce(self, client_id: int, deadline_in: float = 0.0) -> None:
         self.up[client_id] += self.points[client_id].announce(deadline_in, SIGTERM)
@@ -127,35 +133,6 @@ def test_a_slow_client_and_a_fast_one_are_told_at_the_same_step(noticed: int) ->
     assert job.run_to(6) == [[3], [3]]
 
 
-@pytest.mark.parametrize("when", ["before", "while asking"])
-def test_with_an_unhealthy_client_there_is_no_sync_step(when: str) -> None:  # G5
-    job = Job(2)
-    job.reach(0, 0)
-    if when == "before":
-        job.to_all(job.agreement.lost(1, "its devices failed", job.now))
-    job.announce(0)
-    job.deliver_up(0)
-    if when != "before":
-        job.deliver_down(0)
-        assert job.reach(0, 1) is None
-        job.to_all(job.agreement.lost(1, "its devices failed", job.now))
-    job.deliver_all()
-    assert job.run_to(5) == [[], []]
-    assert job.sets == [PointSet(1, NO_STEP, "client 1 does not take part in it: its devices failed")]
-
-
-def test_who_closes_with_a_notice_pending_is_held_no_longer() -> None:  # G6
-    assert PreemptionPoint(0).close() == []
-    job = Job(2)
-    job.reach(0, 0)
-    job.announce(0)
-    job.deliver_all()
-    assert job.reach(0, 1) is None
-    job.take(0, job.points[0].close())
-    assert job.answers[0] == {0: False, 1: False}
-    job.deliver_all()
-
-
 def test_calls_wait_while_the_agreement_is_under_way() -> None:
     job = Job(2)
     job.run_to(3)
@@ -163,7 +140,7 @@ def test_calls_wait_while_the_agreement_is_under_way() -> None:
     job.deliver_up(1)
     job.deliver_down(0)
     assert job.reach(0, 4) is None
-    assert job.points[0].is_held
+    assert job.is_held(0)
     assert [job.reach(1, step) for step in (4, 5)] == [False, False], "it was not asked yet"
     job.deliver_all()
     assert job.answers[0][4] is False
@@ -306,16 +283,6 @@ def test_answers_of_an_agreement_that_is_over_are_not_looked_at() -> None:
     assert PreemptionPoint(0).point_set(PointSet(1, 4, "")) == []
 
 
-def test_a_point_tells_why_until_the_program_is_past_it() -> None:
-    job = Job(1)
-    job.run_to(0)
-    job.announce(0)
-    job.deliver_all()
-    assert job.points[0].reason(1).endswith(SIGTERM)
-    job.run_to(2)
-    assert job.points[0].reason(1) == ""
-
-
 def test_a_call_that_was_cancelled_is_made_again() -> None:
     job = Job(2)
     job.run_to(0)
@@ -350,7 +317,7 @@ def test_all_are_told_at_the_same_step_or_none_is(acts: list[tuple[str, int]], o
 
     def reach(client_id: int) -> None:
         is_absent = one_never_comes and client_id == _CLIENTS - 1
-        if not is_absent and not job.points[client_id].is_held:
+        if not is_absent and not job.is_held(client_id):
             job.reach(client_id, steps[client_id])
             steps[client_id] += 1
 
@@ -388,7 +355,7 @@ def check(job: Job) -> None:
 def settle(job: Job) -> None:
     """Deliver all, and let the time pass that ends whatever waits."""
     job.deliver_all()
-    while any(point.is_held for point in job.points):
+    while any(map(job.is_held, range(_CLIENTS))):
         due = job.agreement.deadline()
         assert due is not None, "a call is held, and nothing will end that"
         job.let_pass(due - job.now)
