@@ -15,7 +15,7 @@ from ..configuration.plan import Plan
 from ..drivers.crash import crash_error
 from ..drivers.peer import CoordinationPeer
 from ..machines.events import Up
-from ..machines.failure_errors import fresh, own_failure
+from ..machines.failure_errors import end_error, own_failure
 from .active import forked_from
 from .caller_imports import CallerImports
 from .compose import make_network, make_peer
@@ -129,8 +129,7 @@ class Client:
         """Return a new exception that says why calls end: the one that every call into an ended client raises."""
         if self.is_forked:
             return NotInitializedError(forked_from(self._pid))
-        error = self.failed.value
-        return NotInitializedError("the system was shut down") if error is None else fresh(error)
+        return end_error(self.failed.value)
 
     @property
     def failure(self) -> PeerFailedError | None:
@@ -244,16 +243,10 @@ class Client:
     async def _watch_end(self, peer: CoordinationPeer) -> None:
         await first_set(peer.left, self.failed)
         try:
-            self._end_calls()
+            self.services.end(self.end_error)
         finally:
             self.ended.set(None)
             self._on_failure()
-
-    def _end_calls(self) -> None:
-        """Have all pending and later calls raise `end_error()`."""
-        self.services.end(self.end_error)
-        if self.peer is not None:
-            self.peer.preemption.end(self.end_error)
 
     def _on_failure(self) -> None:
         """Called on its thread once the job has ended for it, and again at the end of the thread."""
@@ -262,7 +255,7 @@ class Client:
         """Called on its thread once its event loop has ended."""
         if failure is not None:
             self.failed.set(crash_error(self.job.client_id, failure))
-        self._end_calls()
+        self.services.end(self.end_error)
         self._on_failure()
         self._on_thread_end()
         self.up.set(None)

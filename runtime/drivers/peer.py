@@ -23,7 +23,7 @@ from ...transport.wire.services import ServiceReply
 from ..client.latch import Latch, first_set
 from ..configuration.validation import step_of
 from ..machines import events as ev
-from ..machines.failure_errors import fresh
+from ..machines.failure_errors import end_error
 from ..machines.id_ranges import COORDINATOR
 from ..machines.peer.machine import PeerMachine
 from .coordinator import FLUSH_TIMEOUT, LATECOMERS_TIMEOUT, SURVIVORS_TIMEOUT, CoordinatorDriver
@@ -132,7 +132,7 @@ class CoordinationPeer:
                 try:
                     await self._tear_down()
                 finally:
-                    self._end_ring()
+                    self._end_calls()
 
     async def _live(self) -> None:
         if self._network is not None:
@@ -349,13 +349,16 @@ class CoordinationPeer:
         ended = f"this client has ended: {type(error).__name__}: {error}"
         shown = error if isinstance(error, BringupError) else NotInitializedError(ended)
         self.failed.set(shown)
-        self._end_ring()
+        self._end_calls()
 
-    def _end_ring(self) -> None:
-        self._ring.end(self.failed.value or NotInitializedError("the system was shut down"))
+    def _end_calls(self) -> None:
+        """Have all pending and later calls raise `_end_error()`."""
+        self._ring.end(self._end_error)
+        self.preemption.end(self._end_error)
+
+    def _end_error(self) -> BaseException:
+        return end_error(self.failed.value)
 
     def _check_alive(self) -> None:
-        if self.failed.value is not None:
-            raise fresh(self.failed.value)
         if self._is_over():
-            raise NotInitializedError("the system was shut down")
+            raise self._end_error()

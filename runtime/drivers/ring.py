@@ -20,7 +20,7 @@ from ...transport.wire.messages import MemberInfo
 from ..machines import events as ev
 from ..machines.core_table import CoreTable, counts_of, own_entry, own_rows, shared_device, table_of
 from ..machines.device_claims import own_claims, shared_error
-from ..machines.failure_errors import collective_without, fresh
+from ..machines.failure_errors import collective_without
 from ..machines.peer.config import PeerConfig
 
 
@@ -121,10 +121,10 @@ class RingDriver:
         last = max(collectives - before, 0)
         self.ring.stop_after(collectives, lambda number: collective_without(leaver, last, own, number - before))
 
-    def end(self, error: BaseException) -> None:
-        """Let all collectives, those that wait and those to come, raise `error`. Idempotent."""
+    def end(self, error: Callable[[], BaseException]) -> None:
+        """Have all pending and later collectives raise what `error` returns. Idempotent."""
         if self._ring is not None:
-            self._ring.end(lambda: fresh(error))
+            self._ring.end(error)
 
     def close(self) -> None:
         """End the link to the right neighbour; the left one's is its to end."""

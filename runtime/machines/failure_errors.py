@@ -9,6 +9,7 @@ from ...errors import (
     BringupError,
     CoordinatorLostError,
     DeviceFailedError,
+    NotInitializedError,
     PeerFailedError,
     RegistrationRefusedError,
     RendezvousTimeoutError,
@@ -197,6 +198,11 @@ def _who(verdict: Verdict) -> str:
 
 def _client(client_id: int, host: str, address: str) -> str:
     return f"client {client_id} ({', '.join(part for part in (host, address) if part)})"
+
+
+def end_error(failed: BaseException | None) -> BaseException:
+    """Return a new exception for a call into a client whose job has ended, by `failed` or, with `None`, in order."""
+    return NotInitializedError("the system was shut down") if failed is None else fresh(failed)
 
 
 def fresh(error: E) -> E:
