@@ -1,4 +1,4 @@
-"""What a client that is started here is told of its job: addresses on this machine, and who it is."""
+"""The environment of a client on this machine: its job's addresses, its id, and no other job's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..processes.report import LAUNCHER
 from ..runtime.configuration.local_clients import LOCAL_CLIENT_ID, NUM_LOCAL_CLIENTS
 from ..transport.tcp.interfaces import free_ports
 
-# What says who the clients are, to bringup and to others: a client must see this job and no other.
+# Variables that describe a job to bringup and to others: a client must see this job alone.
 IDENTITY = (
     "DTENSOR_JOBS",
     "DTENSOR_CLIENT_ID",
@@ -25,31 +25,35 @@ IDENTITY = (
 
 
 def free_addresses(count: int) -> tuple[str, ...]:
-    """Return `count` loopback addresses whose ports are free at this moment, all different."""
+    """`count` different loopback addresses whose ports are free at this moment."""
     return tuple(f"127.0.0.1:{port}" for port in free_ports(count))
 
 
 def client_environment(
     environ: Mapping[str, str], addresses: Sequence[str], client_id: int, *, launcher: str = ""
 ) -> dict[str, str]:
-    """Return the environment of one client: who it is, and no variable that says otherwise.
+    """The environment of one client.
 
-    `launcher` is where it is to tell its launcher how it fares, or empty; see `process_report`.
+    Args:
+        environ: This process's.
+        addresses: Those of all clients.
+        client_id: The client's.
+        launcher: The prefix of the files in which the client reports to its launcher, or empty.
     """
     others = (*IDENTITY, COMMON_VISIBLE_VARIABLE, LAUNCHER)
     kept = {name: value for name, value in environ.items() if name not in others}
     if launcher:
         kept[LAUNCHER] = launcher
     if VISIBLE_VARIABLE in kept:
-        # A client that finds another value there has been given devices of its own meanwhile, as by a script.
+        # A client with another value there has been given devices of its own meanwhile, as by a script.
         kept[COMMON_VISIBLE_VARIABLE] = kept[VISIBLE_VARIABLE]
     return kept | {
         "BRINGUP_JOBS": ",".join(addresses),
         "BRINGUP_CLIENT_ID": str(client_id),
         "BRINGUP_NUM_CLIENTS": str(len(addresses)),
-        # All on this machine: they divide its devices.
+        # All clients are on this machine, and divide its devices.
         LOCAL_CLIENT_ID: str(client_id),
         NUM_LOCAL_CLIENTS: str(len(addresses)),
-        # Its output is a pipe: Python would keep it back until there are kilobytes of it.
+        # Its output is a pipe, which Python would buffer by kilobytes.
         "PYTHONUNBUFFERED": "1",
     }

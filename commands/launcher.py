@@ -1,15 +1,18 @@
-"""Runs a job as processes of this machine: starts the clients, watches them, and ends all where one fails."""
+"""Runs a job as processes of this machine: starts the clients, watches them, and ends all when one fails."""
 
 from __future__ import annotations
 
 import asyncio
 import math
+import os
+import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -17,37 +20,42 @@ from ..errors import BringupError, ConfigurationError
 from ..processes.child import ClientProcess, OnOutput, Stream
 from ..processes.groups import end_group, kill_group, signal_group
 from ..processes.guard import Guard
+from ..processes.report import ClientState, ErrorReport, error_path, state_path
 from ..runtime.configuration.options import Options
 from ..runtime.machines.id_ranges import name_ids
 from .client_environment import client_environment, free_addresses
-from .client_reports import ClientReports
-from .outcome import Ended, Outcome
-from .root_cause import describe_absence, describe_failure, root_of
+from .outcome import Ended, Outcome, describe_absence, describe_failure, root_of
 
 GRACE_BEYOND_SHUTDOWN = 5.0
-"""Seconds beyond `shutdown_timeout`, for which a client may wait to leave with the others, until it is killed."""
+"""Seconds beyond `shutdown_timeout`, in which clients leave together, until a client is killed."""
 
 GRACE_AFTER_FAILURE = 5.0
-"""Seconds until it is killed where a client has failed, and nobody has anybody to wait for."""
+"""Seconds until a client is killed after another has failed: nobody waits for anybody then."""
 
 _CULPRIT_PATIENCE = 3.0
-"""Seconds that a client has to end by itself once another has ended because of its failure."""
+"""Seconds for a client to end by itself once another has ended because of its failure: it may write a traceback."""
 
 _OTHERS_PATIENCE = 2.0
-"""Seconds that clients of a job have to end by themselves, as its failure makes them."""
+"""Seconds for the clients of a failed job to raise its error and end by themselves."""
 
 _ABSENCE_INTERVAL = 0.5
+"""Seconds between two looks at clients that wait for one that has ended: it may have been restarted meanwhile."""
+
 _SILENCE = 3.0
+"""Seconds of an orderly end after which the launcher names the clients that it waits for."""
+
 _OUTPUT_DEADLINE = 1.0
+"""Seconds for the output of killed clients to be read; longer only where its reader has stopped."""
+
 _LAST_LINES = 5
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def grace_of(environ: Mapping[str, str]) -> float:
-    """Return the seconds that clients get to leave their job in order, by the settings that they find."""
+    """Seconds for clients to leave their job in order, by the settings in their environment."""
     try:
         timeout = Options.resolve(None, {}, environ).shutdown_timeout
-    except ConfigurationError:  # the clients complain of it, where they are any of bringup's
+    except ConfigurationError:  # the clients report it themselves
         timeout = Options().shutdown_timeout
     return timeout + GRACE_BEYOND_SHUTDOWN
 
@@ -56,16 +64,16 @@ class Launcher:
     """Runs one job.
 
     Args:
-        command: what every client runs.
-        num_clients: how many, 1 or more.
-        environ: the environment that the clients' are made from.
-        on_output: gets the clients' output.
-        say: gets what a person should know, one line each.
-        grace: seconds between the signal that asks a client to end and `SIGKILL`; `None` for `grace_of`
+        command: The command of every client.
+        num_clients: The number of clients, 1 or more.
+        environ: The environment from which the clients' are made.
+        on_output: Called with the clients' output.
+        say: Called with each line for a person.
+        grace: Seconds between the signal that asks a client to end and `SIGKILL`; `None` for `grace_of`
             the environment and, after a failure, `GRACE_AFTER_FAILURE`.
-        patience: seconds that the other clients have at least to end by themselves once one has failed.
-        stdin: a descriptor, the standard input of all clients.
-        end_signal: what the clients are ended with when this process gets a signal; `None` for that same one.
+        patience: The fewest seconds for the other clients to end by themselves once one has failed.
+        stdin: A descriptor, the standard input of all clients.
+        end_signal: The signal that ends the clients when this process gets one; `None` for that same one.
     """
 
     def __init__(
@@ -91,7 +99,7 @@ class Launcher:
         self._end_signal = end_signal
         self.addresses = free_addresses(num_clients)
         self._clients: list[ClientProcess] = []
-        self._alive: dict[int, ClientProcess] = {}  # with what it has started and left behind
+        self._alive: dict[int, ClientProcess] = {}  # the process or any that it has started
         self._running: set[int] = set()
         self._ended: list[Ended] = []
         self._last_lines = {client_id: deque[str](maxlen=_LAST_LINES) for client_id in range(num_clients)}
@@ -107,7 +115,7 @@ class Launcher:
         self._reports: ClientReports
 
     async def run(self) -> Outcome:
-        """Start all clients, and return when all have ended; nothing of them is left then.
+        """Start all clients and wait until all have ended, with all that they started.
 
         Raises:
             BringupError: not all could be started.
@@ -128,16 +136,16 @@ class Launcher:
         return self._conclude()
 
     def stop(self, number: int) -> None:
-        """End all clients because of signal `number`; called a second time, kill them."""
+        """End all clients because of signal `number`; kill them at the second call."""
         if self._signal is None:
             self._signal = number
-            # Nobody who writes to a pipe that broke expects others to get that signal.
+            # A broken pipe is this process's own affair: the clients are asked to end as at any other time.
             self._end(self._end_signal or (signal.SIGTERM if number == signal.SIGPIPE else number))
         else:
             self._kill_all("after a second signal")
 
     def _conclude(self) -> Outcome:
-        """Say why the job failed, where it did; return how it ended."""
+        """Print the root cause of a failure; returns the outcome."""
         ended = tuple(replace(one, last_lines=tuple(self._last_lines[one.client_id])) for one in self._ended)
         host = socket.gethostname()
         root: Ended | None = None
@@ -187,7 +195,7 @@ class Launcher:
                 signal_group(client.pid, self._ending_signal)
 
     async def _attend(self, client: ClientProcess, guard: Guard) -> None:
-        """See a client to its end, and to that of all that it started."""
+        """Wait for the end of a client, and end all that it started."""
         try:
             returncode = await client.wait()
             self._running.discard(client.client_id)
@@ -206,7 +214,7 @@ class Launcher:
             self._last_lines[client_id].extend(line for line in shown if line.strip())
         await self._hear(client_id, stream, lines)
 
-    # Who ended, and what follows from it.
+    # The end of one client, and its consequences.
 
     def _note_end(self, client: ClientProcess, returncode: int) -> None:
         report = self._reports.error(client.client_id)
@@ -216,7 +224,7 @@ class Launcher:
             returncode,
             was_asked=self._ending_signal is not None,
             state=self._reports.state(client.client_id),
-            # From then on clients are ended by this process, and name one another for it.
+            # Later errors are consequences of this process's signals, and blame the wrong client.
             report=None if report is None or report.at >= self._asked_at else report,
         )
         self._ended.append(ended)
@@ -231,7 +239,7 @@ class Launcher:
             self._later(_ABSENCE_INTERVAL, lambda: self._look_for_absence([]))
 
     def _end_when_due(self) -> None:
-        """End the clients that are left once they have had time to end by themselves."""
+        """End the remaining clients after the time in which they may end by themselves."""
         now = asyncio.get_running_loop().time()
         due = now + max(self._patience, self._patience_with_others)
         if due < self._end_due and self._running and self._ending_signal is None:
@@ -253,7 +261,7 @@ class Launcher:
             self._end(signal.SIGTERM)
 
     def _look_for_absence(self, seen: list[int]) -> None:
-        """End a job that cannot come up any more, as clients have ended that others wait for. Looks twice."""
+        """End a job that cannot come up, as clients that others wait for have ended; the second look decides."""
         if self._is_ending or not self._running:
             return None
         waiting = self._reports.waiting(sorted(self._running))
@@ -277,9 +285,9 @@ class Launcher:
         grace = self._grace_now
         self._later(grace, lambda: self._kill_all(f"as it had not ended within {grace:g} s"))
         if grace > 2 * _SILENCE:
-            self._later(_SILENCE, lambda: self._say_who_is_left(grace - _SILENCE))
+            self._later(_SILENCE, lambda: self._name_remaining(grace - _SILENCE))
 
-    def _say_who_is_left(self, seconds: float) -> None:
+    def _name_remaining(self, seconds: float) -> None:
         if self._alive:
             self._say(f"waiting for {name_ids(self._alive)} to end: killed in {seconds:g} s, or at another signal")
 
@@ -287,7 +295,7 @@ class Launcher:
         for client in self._alive.values():
             kill_group(client.pid)
             self._say(f"client {client.client_id} (process {client.pid}) was killed, {reason}")
-        # By now only a reader of ours that has stopped reading can keep output from ending.
+        # By now only a stopped reader of this process's output can hold it up.
         self._later(_OUTPUT_DEADLINE, self._abandon_output)
 
     def _abandon_output(self) -> None:
@@ -300,7 +308,7 @@ class Launcher:
 
 @contextmanager
 def _handled(numbers: Sequence[signal.Signals], handler: Callable[[int], None]) -> Iterator[None]:
-    """Handle signals on the running loop, save `SIGHUP` where `nohup` had it ignored."""
+    """Handle signals on the running loop, except `SIGHUP` where `nohup` has set it to be ignored."""
     loop = asyncio.get_running_loop()
     ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     handled = [number for number in numbers if not (number is signal.SIGHUP and ignored)]
@@ -311,3 +319,52 @@ def _handled(numbers: Sequence[signal.Signals], handler: Callable[[int], None]) 
     finally:
         for number in handled:
             loop.remove_signal_handler(number)
+
+
+class ClientReports:
+    """The files in which the clients report their state and their error; empty where no folder can be made for them.
+
+    Args:
+        jobs: The addresses of the job; a client's state in another job does not count.
+
+    Attributes:
+        folder: The folder of the files, or `None`.
+    """
+
+    def __init__(self, jobs: tuple[str, ...]) -> None:
+        self._jobs = jobs
+        try:
+            self.folder: str | None = tempfile.mkdtemp(prefix="bringup-run-")
+        except OSError:
+            self.folder = None
+
+    def prefix(self, client_id: int) -> str:
+        """The prefix of a client's files; empty without a folder."""
+        return "" if self.folder is None else os.path.join(self.folder, str(client_id))
+
+    def state(self, client_id: int) -> str:
+        """The state of a client (see `ClientState`); empty where it has not called `initialize()`."""
+        state = ClientState.of_json(self._read(state_path(self.prefix(client_id))))
+        return state.state if state is not None and state.jobs == self._jobs else ""
+
+    def error(self, client_id: int) -> ErrorReport | None:
+        """The error that ended a client, if it has reported one."""
+        return ErrorReport.of_json(self._read(error_path(self.prefix(client_id))))
+
+    def waiting(self, client_ids: Iterable[int]) -> list[int]:
+        """Those of some clients that are in `initialize()`."""
+        return [client_id for client_id in client_ids if self.state(client_id) == "starting"]
+
+    def close(self) -> None:
+        """Remove the folder."""
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _read(self, path: str) -> str:
+        if self.folder is None:
+            return ""
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                return file.read()
+        except OSError:
+            return ""

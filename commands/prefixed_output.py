@@ -1,4 +1,4 @@
-"""The clients' output on this process's own: every line with its client in front, and no line within another."""
+"""Merges the clients' output into this process's own, line by line, with the client's id before each line."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ import click
 from ..processes.child import Stream
 
 CLIENT_COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_cyan", "bright_yellow", "bright_green")
-_CLOSE_DEADLINE = 1.0
+_CLOSE_DEADLINE = 1.0  # seconds; a reader that has stopped must not keep this process from its end
 
 
 class PrefixedOutput:
-    """Writes from one thread of its own: a reader that is slow holds up the clients, and never the event loop.
+    """Writes whole lines from a thread of its own: a slow reader holds up the clients, and never the event loop.
 
     Args:
-        on_broken: called on the running loop, once, when an output can no longer be written, with the reason.
+        on_broken: Called on the running loop, once, when an output can no longer be written, with the reason.
         environ: `NO_COLOR` in it switches colours off.
     """
 
@@ -38,18 +38,18 @@ class PrefixedOutput:
         self._thread.start()
 
     async def write(self, client_id: int, stream: Stream, lines: bytes) -> None:
-        """Write whole lines of a client; returns when they are out."""
+        """Write whole lines of a client; returns when they are written."""
         prefix = self._prefix(client_id, stream)
         await asyncio.wrap_future(
             self._put(stream, b"".join(prefix + line + b"\n" for line in lines.removesuffix(b"\n").split(b"\n")))
         )
 
     def say(self, text: str) -> None:
-        """Write a line of our own to stderr, after all that was given before."""
+        """Write a line of this process to stderr, after all earlier output."""
         self._put("stderr", f"bringup: {text}\n".encode(errors="replace"))
 
     def close(self) -> None:
-        """Write what is left, for a second at most."""
+        """Write the rest, for a second at most."""
         self._orders.put(None)
         self._thread.join(_CLOSE_DEADLINE)
 
@@ -84,5 +84,5 @@ def _write(descriptor: int, data: bytes) -> None:
     while rest:
         try:
             rest = rest[os.write(descriptor, rest) :]
-        except BlockingIOError:  # whoever shares this terminal or pipe has made it non-blocking
+        except BlockingIOError:  # another process that shares this terminal or pipe has made it non-blocking
             select.select((), (descriptor,), ())

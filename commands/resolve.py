@@ -1,4 +1,4 @@
-"""`bringup resolve`: what job this process would take part in, and why."""
+"""`bringup resolve`: the job and the options that this environment describes, and their sources."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ROWS = 32
 
 
 class _Refused(click.ClickException):
-    """The job cannot be resolved; the contract gives that the status of a wrong command line."""
+    """The job cannot be resolved, which has the exit status of a wrong command line."""
 
     exit_code = 2
 
@@ -80,7 +80,7 @@ def _print(spec: JobSpec, options: Mapping[str, Mapping[str, object]], console: 
 
 
 def _options(resolved: Options) -> dict[str, dict[str, object]]:
-    """Return the value of every option, and where it came from."""
+    """The value and the source of every option."""
     return {
         name: {
             "value": setting.shown if setting.secret and setting.is_set else getattr(resolved, name),

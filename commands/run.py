@@ -1,4 +1,4 @@
-"""`bringup run`: N clients of one command on this machine."""
+"""`bringup run`: starts N clients of one command on this machine."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def _run(command: Sequence[str], num_clients: int, grace: float | None) ->
 
 
 def _end_unheard(launcher: Launcher, output: PrefixedOutput, error: OSError) -> None:
-    """Nobody reads the clients any more: end them, as `SIGPIPE` would end a program that writes itself."""
+    """End the clients, as `SIGPIPE` would end a program that writes to a pipe without a reader."""
     if error.errno != errno.EPIPE:
         output.say(f"cannot write the clients' output: {error.strerror}; the clients are ended")
     launcher.stop(signal.SIGPIPE)

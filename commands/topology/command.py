@@ -111,7 +111,7 @@ def _find(
 
 
 def _read(file: str) -> tuple[bytes, str]:
-    """Return what is in a file, and what to call it."""
+    """The bytes of a file, and its name for errors."""
     if file == "-":
         return sys.stdin.buffer.read(), "standard input"
     try:
@@ -123,7 +123,7 @@ def _read(file: str) -> tuple[bytes, str]:
 def _meshes(
     found: Topology, shape: tuple[int, ...] | None, dims: tuple[str, ...] | None, best: bool
 ) -> tuple[Mesh | None, Mesh | None]:
-    """Return the mesh to show, and the best of that shape; none of a machine with holes, unless one was asked for."""
+    """The mesh to show and the best of its shape; none for a machine with holes, unless one was asked for."""
     if found.num_missing and shape is None and not best:
         return None, None
     sizes = shape or (found.num_devices,)

@@ -16,7 +16,7 @@ from ...devices.topology.mesh import Mesh
 from ...devices.topology.topology import Topology
 
 _PITCH = 64.0
-"""From one chip's centre to the next, in picture units."""
+"""The distance of two chips' centres, in picture units."""
 _CHIP = 44.0
 _CORE_APART = 11.0
 _CORE_RADIUS = 3.0
@@ -66,7 +66,7 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A text whose baseline begins at a point, or whose middle is there."""
+    """A text; its baseline begins at a point, or has its middle there."""
 
     x: float
     y: float
@@ -80,7 +80,7 @@ Shape = Box | Dot | Path | Label
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """Shapes, in the order in which they are drawn, and the size of the picture."""
+    """A picture: its size, and its shapes in drawing order."""
 
     width: float
     height: float
@@ -116,19 +116,19 @@ class _Panels:
         return _MARGIN + column * width, _MARGIN + _TITLE + row * height
 
     def chip(self, place: Int32Array | Int64Array) -> Point:
-        """Return the centre of a chip."""
+        """The centre of a chip."""
         x, y = self.corner(int(place[2]))
         return x + (int(place[0]) + 0.5) * _PITCH - _PITCH / 4, y + (int(place[1]) + 0.5) * _PITCH - _PITCH / 4
 
     def core(self, place: Int32Array | Int64Array) -> Point:
-        """Return the centre of the core of a place, on its chip."""
+        """The centre of the core of a place, on its chip."""
         x, y = self.chip(place)
         off = (int(place[3]) - (self.extents[3] - 1) / 2) * _CORE_APART
         return x + off, y + off
 
 
 def draw(topology: Topology, mesh: Mesh | None = None, ring_dims: Sequence[str] = ()) -> Drawing:
-    """Return the picture of a topology, and of the rings of a mesh along `ring_dims` where there is one."""
+    """Draw a topology, and the rings of a mesh along `ring_dims` where there is one."""
     panels = _Panels(topology.extents)
     width, height = panels.size
     title = _title(topology, mesh, ring_dims)
@@ -211,13 +211,13 @@ def _bow(one: Point, other: Point, bend: float) -> tuple[Point, ...]:
 
 
 def _colour(number: int, lightness: float, saturation: float) -> str:
-    """Return a colour that is far from those of the numbers near by."""
+    """A colour far from those of neighbouring numbers."""
     red, green, blue = colorsys.hls_to_rgb(number * _GOLDEN % 1, lightness, saturation)
     return f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}"
 
 
 def svg(drawing: Drawing) -> bytes:
-    """Return the drawing as an SVG document, UTF-8."""
+    """The drawing as an SVG document, UTF-8."""
     size = (f"{drawing.width:g}", f"{drawing.height:g}")
     root = ET.Element(
         "svg",

@@ -1,4 +1,4 @@
-"""Where `bringup topology` gets its topology from: a job, a file, or a slice by name or by shape."""
+"""The sources of `bringup topology`: a job, a file, or a slice by name or by shape."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ...errors import ConfigurationError, TopologyError
 from ...transport.addresses import Address
 
 _ANSWER_TIMEOUT = 5.0
-"""Seconds that the coordinator of a job has to answer."""
+"""Seconds for the coordinator of a job to answer, which takes it milliseconds."""
 
 
 def of_job(text: str, wrap: str) -> Topology:
-    """Return the topology of the job whose coordinator listens on `text`, `host:port`.
+    """The topology of the job whose coordinator listens on `text`, `host:port`.
 
     Raises:
-        ConfigurationError: `text` is no address, or the job has no topology to tell.
-        BringupError: nobody answers there.
+        ConfigurationError: `text` is no address, or the job has no topology.
+        BringupError: no coordinator answers there.
     """
     from ...runtime.client.topology_query import ask_topology
     from ...transport.network import GrpcNetwork
@@ -35,12 +35,12 @@ def of_job(text: str, wrap: str) -> Topology:
 
 
 def of_bytes(data: bytes, name: str, wrap: str) -> Topology:
-    """Return the topology that a file holds.
+    """The topology in a file.
 
     Args:
         data: JSON of `Topology.to_json()` or of `bringup demo --json`, or a serialized `tpu.TopologyProto`.
-        name: of the file, for errors.
-        wrap: the axes that wrap around; empty: as the file says.
+        name: Of the file, for errors.
+        wrap: The axes that wrap around; empty for those of the file.
 
     Raises:
         ConfigurationError: the file holds none of these.
@@ -69,7 +69,7 @@ def _described(data: bytes) -> Any:
 
 
 def of_slice(name: str, clients: int | None, wrap: str) -> Topology:
-    """Return the topology of a slice of TPUs, one client for each host where `clients` is `None`.
+    """The topology of a slice of TPUs, with one client for each host where `clients` is `None`.
 
     Raises:
         ConfigurationError: there is no such slice, or its chips do not divide over the clients.
@@ -80,7 +80,7 @@ def of_slice(name: str, clients: int | None, wrap: str) -> Topology:
 
 
 def of_shape(text: str, clients: int | None, wrap: str) -> Topology:
-    """Return the topology of a simulated slice, one client for each host of 2x2x1 chips where `clients` is `None`.
+    """The topology of a simulated slice, with one client for each host of 2x2x1 chips where `clients` is `None`.
 
     Raises:
         ConfigurationError: the shape is malformed, or its chips do not divide over the clients.

@@ -1,4 +1,4 @@
-"""What `bringup topology` says of a topology and of a mesh: on a terminal, and as JSON."""
+"""The output of `bringup topology`: a topology and the cost of a mesh, on a terminal and as JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LEGEND = (
 
 
 def as_object(topology: Topology, mesh: Mesh | None, best: Mesh | None) -> dict[str, Any]:
-    """Return all facts for `--json`."""
+    """The topology and the mesh, for JSON."""
     return {
         **topology.to_json(),
         "num_clients": topology.num_clients,
@@ -53,7 +53,7 @@ def _mesh_object(mesh: Mesh) -> dict[str, Any]:
 
 
 def show(topology: Topology, mesh: Mesh | None, best: Mesh | None, console: Console) -> None:
-    """Print the picture, and what the mesh costs."""
+    """Print the picture, and the cost of the mesh."""
     around = f", wrapping around in {', '.join(topology.wrap)}" if topology.wrap else ""
     console.print(
         Text(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from bringup import NotInitializedError, PeerFailedError
-from bringup.commands.client_reports import ClientReports
+from bringup.commands.launcher import ClientReports
 from bringup.processes.report import Launch
 from bringup.runtime.client import launcher_report as launched
 from bringup.runtime.client.latch import Latch

@@ -10,8 +10,7 @@ import pytest
 
 from bringup import DeviceFailedError, PeerFailedError, RendezvousTimeoutError
 from bringup.commands.launcher import grace_of
-from bringup.commands.outcome import Ended, Outcome
-from bringup.commands.root_cause import describe_absence, describe_failure, root_of
+from bringup.commands.outcome import Ended, Outcome, describe_absence, describe_failure, root_of
 from bringup.processes.report import ClientState, ErrorReport, culprits_of, torch_error
 from bringup.runtime.client.latch import Latch
 from bringup.runtime.configuration.options import Options
