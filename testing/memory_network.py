@@ -34,7 +34,7 @@ from ..transport.ports import (
     ServiceReceiver,
     ServiceWelcome,
 )
-from ..transport.tcp.handshake import Hello, Purpose, Status
+from ..transport.tcp.handshake import AcceptancePolicy, Hello, Purpose, Status
 from .memory_streams import MemoryConnection, MemoryLink, MemoryServiceLink, Pipe, Signal
 
 _log = logging.getLogger("bringup")
@@ -163,8 +163,7 @@ class PeerNetwork:
 
     async def connect_link(self, address: Address, own: LinkIdentity, right: LinkIdentity, report: LinkReport) -> Link:
         """See `Network.connect_link`."""
-        listener = await self._find_listener(address, report)
-        status = listener.judge(Hello(Purpose.LINK, own, right))
+        listener, status = await self._find_listener(address, Hello(Purpose.LINK, own, right), report)
         if status is not Status.ACCEPTED:
             raise ChannelClosedError(
                 f"{address} refused the link from client {own.client_id} to client {right.client_id}: {status.name}"
@@ -177,37 +176,37 @@ class PeerNetwork:
         self, address: Address, own: LinkIdentity, host: LinkIdentity, receiver: ServiceReceiver
     ) -> MemoryServiceLink:
         """See `Network.connect_services`."""
-        listener = await self._await_listener(address)
-        status = listener.judge(Hello(Purpose.SERVICES, own, host))
-        if status is not Status.ACCEPTED or listener.welcome is None:
-            reason = (Status.NO_SERVICES if status is Status.ACCEPTED else status).name
-            raise ChannelClosedError(f"{address} refused services to client {own.client_id}: {reason}")
+        listener, status = await self._await_listener(address, Hello(Purpose.SERVICES, own, host))
+        if status is not Status.ACCEPTED:
+            raise ChannelClosedError(f"{address} refused services to client {own.client_id}: {status.name}")
         there, back = self._hub._connect(self._address, address, _UNREAD_BYTES_MAX)
         far = MemoryServiceLink(there, back, is_server=True)
         near = MemoryServiceLink(back, there, is_server=False)
+        assert listener.welcome is not None
         far.begin(listener.welcome(far, own))
         near.begin(receiver)
         return near
 
-    async def _find_listener(self, address: Address, report: LinkReport) -> _Listener:
-        """Return the listener on an address, however often that refuses before."""
+    async def _find_listener(self, address: Address, hello: Hello, report: LinkReport) -> tuple[_Listener, Status]:
+        """Return the listener on an address with its answer, however often that address refuses before."""
         last = ""
         while True:
             try:
-                return await self._await_listener(address)
+                return await self._await_listener(address, hello)
             except ChannelClosedError as error:
                 if last != (last := str(error)):
                     report(Trouble(TroubleKind.REFUSED, last))
             await self._hub._changed.wait()
 
-    async def _await_listener(self, address: Address) -> _Listener:
-        """Return the listener on an address once it knows whom to accept."""
+    async def _await_listener(self, address: Address, hello: Hello) -> tuple[_Listener, Status]:
+        """Return the listener on an address with its answer, once it has one."""
         while True:
             if self._hub._flows(self._address, address):
                 if (reason := self._hub._refusal(self._address, address, self._hub._listeners)) is not None:
                     raise ChannelClosedError(f"{address}: {reason}")
-                if (listener := self._hub._listeners[address]).is_accepting:
-                    return listener
+                listener = self._hub._listeners[address]
+                if (status := listener.policy.judge(hello)) is not None:
+                    return listener, status
             await self._hub._changed.wait()
 
     async def probe(self, address: Address, incarnation: int, timeout: float) -> ProbeResult:
@@ -218,7 +217,7 @@ class PeerNetwork:
             return ProbeResult(ProbeOutcome.SILENT, f"{address} does not answer: {reason}")
         if reason is not None:
             return ProbeResult(ProbeOutcome.REFUSED, f"its link port {address} refuses connections")
-        if self._hub._listeners[address].incarnation != incarnation:
+        if self._hub._listeners[address].policy.incarnation != incarnation:
             return ProbeResult(ProbeOutcome.REPLACED, f"another process answers on {address}")
         return ProbeResult(ProbeOutcome.ALIVE, f"the process on {address} answers")
 
@@ -257,31 +256,20 @@ class _Server:
 
 class _Listener:
     def __init__(self, hub: MemoryNetwork, address: Address, incarnation: int, welcome: ServiceWelcome | None) -> None:
-        self.incarnation = incarnation
+        self.policy = AcceptancePolicy(incarnation, has_services=welcome is not None)
         self.welcome = welcome
         self.port = address.port
         self._hub = hub
         self._address = address
-        self._expected: tuple[LinkIdentity, LinkIdentity] | None = None
         self._accepted: Link | None = None
 
-    @property
-    def is_accepting(self) -> bool:
-        return self._expected is not None
-
-    def judge(self, hello: Hello) -> Status:
-        assert self._expected is not None
-        status = hello.judge(*self._expected)
-        is_linked = hello.purpose is Purpose.LINK and self._accepted is not None
-        return Status.ALREADY_LINKED if status is Status.ACCEPTED and is_linked else status
-
     def hand_over(self, link: Link) -> None:
-        self._accepted = link
+        self._accepted, self.policy.is_linked = link, True
         self._hub._fire()
 
     async def accept(self, own: LinkIdentity, left: LinkIdentity) -> Link:
-        assert self._expected is None, "a listener accepts one left neighbour"
-        self._expected = own, left
+        assert self.policy.expected is None, "a listener accepts one left neighbour"
+        self.policy.expected = own, left
         self._hub._fire()
         while self._accepted is None:
             if self._hub._listeners.get(self._address) is not self:

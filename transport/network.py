@@ -3,53 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from .addresses import Address
-from .credentials import INSECURE, Credentials
 from .grpc.connection import GrpcServer, open_connection
-from .names import Names
 from .ports import (
     Connection,
     DialReport,
-    Link,
-    LinkIdentity,
-    LinkReport,
-    ProbeResult,
-    ServiceLink,
-    ServiceReceiver,
     ServiceWelcome,
 )
-from .tcp.connector import LinkDialler
+from .tcp.connector import LinkConnector
 from .tcp.interfaces import bind_hosts
 from .tcp.listener import TcpLinkListener
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GrpcNetwork:
+class GrpcNetwork(LinkConnector):
     """See `Network`.
 
     Attributes:
         own: this client's address in the job, or `None` where only the coordinator's is known.
         loopback: whether the whole job is on this machine.
-        bind_address: what to listen on, or `None` for the default of `listening.bind_hosts`.
+        bind_address: what to listen on, or `None` for the default of `interfaces.bind_hosts`.
         ring_port: where to listen for links, 0 for any free port.
-        credentials: for everything that is opened and accepted.
-        patience: seconds for which a link outlives a network that swallows everything.
-        names: those that were looked up.
     """
 
     own: Address | None
     loopback: bool
     bind_address: str | None = None
     ring_port: int = 0
-    credentials: Credentials = INSECURE
-    patience: float = 10.0
-    names: Names = field(default_factory=Names)
-
-    @property
-    def _links(self) -> LinkDialler:
-        return LinkDialler(self.names, self.credentials, self.patience)
 
     async def serve_coordinator(
         self, address: Address, on_connection: Callable[[Connection], Awaitable[None]]
@@ -71,17 +53,3 @@ class GrpcNetwork:
         hosts = bind_hosts(self.bind_address, self.loopback, self.own)
         await listener.listen(hosts, self.ring_port, self.credentials.link_server)
         return listener
-
-    async def connect_link(self, address: Address, own: LinkIdentity, right: LinkIdentity, report: LinkReport) -> Link:
-        """See `Network.connect_link`."""
-        return await self._links.connect_link(address, own, right, report)
-
-    async def connect_services(
-        self, address: Address, own: LinkIdentity, host: LinkIdentity, receiver: ServiceReceiver
-    ) -> ServiceLink:
-        """See `Network.connect_services`."""
-        return await self._links.connect_services(address, own, host, receiver)
-
-    async def probe(self, address: Address, incarnation: int, timeout: float) -> ProbeResult:
-        """See `Network.probe`."""
-        return await self._links.probe(address, incarnation, timeout)

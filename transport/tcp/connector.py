@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..addresses import Address
 from ..attempts import Goal, Trouble, TroubleKind
-from ..credentials import Credentials
+from ..credentials import INSECURE, Credentials
 from ..names import Names
 from ..ports import (
     ChannelClosedError,
@@ -27,19 +27,19 @@ from .link import TcpLink
 from .service_link import TcpServiceLink
 
 
-@dataclass(frozen=True, slots=True)
-class LinkDialler:
-    """Connects to the listeners of other peers.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkConnector:
+    """Connects to the listeners of other peers: the half of `Network` that is TCP.
 
     Attributes:
         names: those that were looked up.
-        credentials: for what is opened.
-        patience: as for `TcpLink`, in seconds.
+        credentials: for all connections, opened or accepted.
+        patience: seconds for which a link outlives a network that swallows everything.
     """
 
-    names: Names
-    credentials: Credentials
-    patience: float
+    names: Names = field(default_factory=Names)
+    credentials: Credentials = INSECURE
+    patience: float = 10.0
 
     async def connect_link(self, address: Address, own: LinkIdentity, right: LinkIdentity, report: LinkReport) -> Link:
         """See `Network.connect_link`."""

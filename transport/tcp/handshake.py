@@ -64,15 +64,41 @@ class Hello:
             self.receiver.incarnation,
         )
 
-    def judge(self, own: LinkIdentity, left: LinkIdentity) -> Status:
-        """Return what `own` answers, whose left neighbour is `left`."""
-        if (self.sender.job_id, self.sender.epoch) != (own.job_id, own.epoch):
-            return Status.OTHER_JOB
-        if self.receiver != own:
+
+@dataclass(slots=True)
+class AcceptancePolicy:
+    """The decision of a listener on each hello; every adapter of `Network` asks it.
+
+    Attributes:
+        incarnation: of the listening process.
+        has_services: whether it serves the coordination services.
+        expected: its own identity and its left neighbour's, once the job has formed.
+        is_linked: whether the left neighbour's link has been accepted.
+    """
+
+    incarnation: int
+    has_services: bool
+    expected: tuple[LinkIdentity, LinkIdentity] | None = None
+    is_linked: bool = False
+
+    def judge(self, hello: Hello) -> Status | None:
+        """Return the answer to a hello; `None` where it depends on the job, which has not formed yet."""
+        if hello.purpose is Purpose.PROBE:
+            return Status.ALIVE
+        if hello.receiver.incarnation != self.incarnation:
             return Status.NOT_ADDRESSED
-        if self.purpose is Purpose.SERVICES:
-            return Status.ACCEPTED
-        return Status.ACCEPTED if self.sender == left else Status.OTHER_NEIGHBOUR
+        if self.expected is None:
+            return None
+        own, left = self.expected
+        if (hello.sender.job_id, hello.sender.epoch) != (own.job_id, own.epoch):
+            return Status.OTHER_JOB
+        if hello.receiver != own:
+            return Status.NOT_ADDRESSED
+        if hello.purpose is Purpose.SERVICES:
+            return Status.ACCEPTED if self.has_services else Status.NO_SERVICES
+        if hello.sender != left:
+            return Status.OTHER_NEIGHBOUR
+        return Status.ALREADY_LINKED if self.is_linked else Status.ACCEPTED
 
 
 @dataclass(frozen=True, slots=True)

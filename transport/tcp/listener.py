@@ -8,7 +8,17 @@ import ssl
 from typing import Any
 
 from ..ports import ChannelClosedError, Link, LinkIdentity, ServiceWelcome
-from .handshake import CONFIRMATION, HELLO_BYTES, HELLO_TIMEOUT, Hello, Purpose, Reply, Status, decode_hello
+from .handshake import (
+    CONFIRMATION,
+    HELLO_BYTES,
+    HELLO_TIMEOUT,
+    AcceptancePolicy,
+    Hello,
+    Purpose,
+    Reply,
+    Status,
+    decode_hello,
+)
 from .interfaces import bind_all
 from .link import TcpLink
 from .service_link import TcpServiceLink
@@ -26,7 +36,7 @@ class TcpLinkListener:
     """Listens for the left neighbour's link, and tells anybody who asks which incarnation this is."""
 
     def __init__(self, incarnation: int, patience: float, welcome: ServiceWelcome | None = None) -> None:
-        self._incarnation = incarnation
+        self._policy = AcceptancePolicy(incarnation, has_services=welcome is not None)
         self._patience = patience
         self._welcome = welcome
         self._strangers_max = _STRANGERS_MAX if welcome is None else _VISITORS_MAX
@@ -38,7 +48,7 @@ class TcpLinkListener:
         self._turn = asyncio.Lock()
         self._claims = 0
         self._confirming: asyncio.Timeout | None = None
-        self._expected: asyncio.Future[tuple[LinkIdentity, LinkIdentity]] = asyncio.get_running_loop().create_future()
+        self._formed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._accepted: asyncio.Future[Link] = asyncio.get_running_loop().create_future()
         self._is_closed = False
         self.port = 0
@@ -58,8 +68,9 @@ class TcpLinkListener:
 
     async def accept(self, own: LinkIdentity, left: LinkIdentity) -> Link:
         """See `LinkListener.accept`."""
-        assert not self._expected.done(), "a listener accepts one left neighbour"
-        self._expected.set_result((own, left))
+        assert self._policy.expected is None, "a listener accepts one left neighbour"
+        self._policy.expected = own, left
+        self._formed.set_result(None)
         return await self._accepted
 
     async def close(self) -> None:
@@ -77,7 +88,7 @@ class TcpLinkListener:
             service.close()
         if self._accepted.done() and not self._accepted.cancelled():
             self._accepted.result().close()
-        for waiter in (self._expected, self._accepted):
+        for waiter in (self._formed, self._accepted):
             waiter.cancel()
 
     def _greet(self, link: TcpLink) -> None:
@@ -114,8 +125,8 @@ class TcpLinkListener:
             self._has_said_hello(link)
             status = await self._judge(hello, link)
             if status is Status.ACCEPTED and hello.purpose is Purpose.LINK:
-                return await self._accept(link)
-            await link.send(Reply(status, self._incarnation).encode())
+                return await self._accept(link, hello)
+            await self._reply(link, status)
             if status is Status.ACCEPTED:
                 return self._begin_services(link, hello.sender)
             if status is not Status.ALIVE:
@@ -137,18 +148,16 @@ class TcpLinkListener:
         service.begin(link, self._welcome(service, sender))
 
     async def _judge(self, hello: Hello, link: TcpLink) -> Status:
-        if hello.purpose is Purpose.PROBE:
-            return Status.ALIVE
-        if hello.receiver.incarnation != self._incarnation:
-            return Status.NOT_ADDRESSED
-        if not self._expected.done():
-            await self._formed(link)
-        status = hello.judge(*self._expected.result())
-        if hello.purpose is Purpose.SERVICES and status is Status.ACCEPTED and self._welcome is None:
-            return Status.NO_SERVICES
-        return status
+        if (status := self._policy.judge(hello)) is None:
+            await self._wait_formed(link)
+            status = self._policy.judge(hello)
+        assert status is not None
+        return Status.ACCEPTED if status is Status.ALREADY_LINKED else status  # judged again in `_confirm`
 
-    async def _accept(self, link: TcpLink) -> None:
+    async def _reply(self, link: TcpLink, status: Status) -> None:
+        await link.send(Reply(status, self._policy.incarnation).encode())
+
+    async def _accept(self, link: TcpLink, hello: Hello) -> None:
         """Take the link of the neighbour once that has confirmed that it heard so.
 
         Where the neighbour dials again it has given the former link up, whether or not that shows here.
@@ -158,35 +167,37 @@ class TcpLinkListener:
         self._claims += 1
         try:
             async with self._turn:
-                await self._confirm(link)
+                await self._confirm(link, hello)
         finally:
             self._claims -= 1
 
-    async def _confirm(self, link: TcpLink) -> None:
-        if self._accepted.done():
+    async def _confirm(self, link: TcpLink, hello: Hello) -> None:
+        status = self._policy.judge(hello)
+        assert status is not None
+        await self._reply(link, status)
+        if status is not Status.ACCEPTED:
             _log.info("a second link of the left neighbour was not accepted")
-            await link.send(Reply(Status.ALREADY_LINKED, self._incarnation).encode())
             return link.close()
-        await link.send(Reply(Status.ACCEPTED, self._incarnation).encode())
         try:
             async with asyncio.timeout(HELLO_TIMEOUT if self._claims > 1 else None) as self._confirming:
                 await link.receive_into(memoryview(bytearray(len(CONFIRMATION))))
         finally:
             self._confirming = None
+        self._policy.is_linked = True
         return self._accepted.set_result(link)
 
-    async def _formed(self, link: TcpLink) -> None:
+    async def _wait_formed(self, link: TcpLink) -> None:
         """Wait until it is known who may come: the neighbour may have heard that the job has formed before this peer.
 
         Raises:
             ChannelClosedError: the other side went before.
         """
-        waits: list[asyncio.Future[Any]] = [self._expected, gone := asyncio.ensure_future(link.wait_closed())]
+        waits: list[asyncio.Future[Any]] = [self._formed, gone := asyncio.ensure_future(link.wait_closed())]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
             gone.cancel()
-        if not self._expected.done():
+        if not self._formed.done():
             raise ChannelClosedError("it went before the job had formed")
 
 

@@ -10,6 +10,7 @@ from bringup.transport.ports import LinkIdentity
 from bringup.transport.tcp.handshake import (
     HELLO_BYTES,
     REPLY_BYTES,
+    AcceptancePolicy,
     Hello,
     Purpose,
     Reply,
@@ -67,4 +68,22 @@ def test_what_a_stranger_answers_is_no_reply(data: bytes) -> None:
 def test_only_the_left_neighbour_of_the_same_job_is_accepted(
     sender: LinkIdentity, receiver: LinkIdentity, status: Status
 ) -> None:
-    assert Hello(Purpose.LINK, sender, receiver).judge(OWN, LEFT) is status
+    policy = AcceptancePolicy(OWN.incarnation, has_services=True, expected=(OWN, LEFT))
+    assert policy.judge(Hello(Purpose.LINK, sender, receiver)) is status
+
+
+def test_before_the_job_has_formed_only_strangers_and_probes_are_answered() -> None:
+    policy = AcceptancePolicy(OWN.incarnation, has_services=True)
+    assert policy.judge(Hello(Purpose.PROBE, LEFT, OWN)) is Status.ALIVE
+    assert policy.judge(Hello(Purpose.LINK, LEFT, dataclasses.replace(OWN, incarnation=1))) is Status.NOT_ADDRESSED
+    assert policy.judge(Hello(Purpose.LINK, LEFT, OWN)) is None
+    assert policy.judge(Hello(Purpose.SERVICES, LEFT, OWN)) is None
+
+
+def test_one_link_is_accepted_and_services_of_any_member() -> None:
+    policy = AcceptancePolicy(OWN.incarnation, has_services=True, expected=(OWN, LEFT), is_linked=True)
+    other = dataclasses.replace(LEFT, client_id=3)
+    assert policy.judge(Hello(Purpose.LINK, LEFT, OWN)) is Status.ALREADY_LINKED
+    assert policy.judge(Hello(Purpose.SERVICES, other, OWN)) is Status.ACCEPTED
+    policy.has_services = False
+    assert policy.judge(Hello(Purpose.SERVICES, other, OWN)) is Status.NO_SERVICES
