@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from bringup.errors import (
     CoordinatorLostError,
+    DeviceFailedError,
     PeerFailedError,
     RegistrationRefusedError,
     RendezvousTimeoutError,
@@ -44,6 +45,12 @@ def verdict_is_true(world: World, job: Job, verdict: Verdict) -> None:
             assert world.garblers or world.has_disputed_cores, text
         case "CoordinatorLostError", _:
             _host_is_to_blame(world, job, text)
+        case "DeviceFailedError", cause:
+            said = None if blamed.failed is None else blamed.failed[1]
+            assert isinstance(said, DeviceFailedError), f"{text}; but it raised {said!r}"
+            assert blamed.is_sick, f"{text}; but its devices are well"
+            assert blamed.config.fails_when_unhealthy, f"{text}; but that is to be no failure"
+            assert cause in str(said), f"{text}; but it raised {said!r}"
         case _, cause if cause.startswith("process died"):
             also = [job.members[client_id] for client_id in unpack_ids(verdict.also)]
             gave_up = blamed.failed is not None and isinstance(blamed.failed[1], CoordinatorLostError)
@@ -85,7 +92,9 @@ def _host_is_to_blame(world: World, job: Job, text: str) -> None:
     gave_up = [o for o in others if o.failed is not None and isinstance(o.failed[1], CoordinatorLostError)]
     patience = job.config.heartbeat_timeout - job.config.heartbeat_interval
     stops = [end - begin for begin, end in job.host.stops if end > world.clock.now - job.config.heartbeat_timeout]
-    assert gave_up or sum(stops) >= patience, f"{text}; but nobody has given it up"
+    # It cannot know whether those have given it up that have gone since and were not heard for as long as that takes.
+    unheard = [o for o in others if not o.is_listening and world.clock.now - (o.heard_at or 0.0) >= patience]
+    assert gave_up or unheard or sum(stops) >= patience, f"{text}; but nobody has given it up"
     assert stops or all(other.is_over for other in others), f"{text}; but it was not stopped, and others live"
 
 
@@ -168,6 +177,8 @@ def _coordinator_is_lost(world: World, process: Process, error: CoordinatorLostE
     if error.cause.startswith("it did not answer"):
         assert process.leave_wished_at is not None, text
         assert not is_clean(world, process, job.host, process.leave_wished_at), f"{text}; but it could"
+        cuts = (cut for cut in world.network.cuts if cut.touches(process.client_id, 0))
+        process.is_cut_off = any(cut.until > process.leave_wished_at for cut in cuts)
         return
     assert process is not job.host, f"{text}; but it hosts it"
     reason = is_unheard_for_a_reason(world, job.host, process, answers=True)

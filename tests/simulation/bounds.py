@@ -105,6 +105,22 @@ def barrier_was_called(process: Process, ticket: int, timeout: float) -> None:
     world.clock.after(timeout + 2 * world.network.latency.worst + world.patience, check)
 
 
+def call_was_made(process: Process, what: str, is_done: Callable[[], bool]) -> None:
+    """A program waits for an answer of the services from now on, which depends on nobody else."""
+    world, job, since = process.world, process.job, process.world.clock.now
+    assert job is not None
+    seconds = 2 * world.network.latency.worst + world.patience
+
+    def check(since: float) -> None:
+        if is_done() or process.is_over or job.host.is_over or job.verdicts:
+            return
+        is_late = not process.is_stopped and is_clean(world, process, job.host, since)
+        assert not is_late, f"{process.name} still waits for {what}, {seconds:.6f} s after {since:.6f}"
+        world.clock.after(seconds, check, world.clock.now)
+
+    world.clock.after(seconds, check, since)
+
+
 def point_was_reached(process: Process, is_answered: Callable[[], bool]) -> None:
     """A user is held at a preemption point: until all that are not leaving have come to a first one, and told it."""
     world, job, since = process.world, process.job, process.world.clock.now

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from bringup.runtime.machines import events as ev
 from bringup.transport.attempts import TroubleKind
 
 from . import bounds
@@ -232,7 +231,7 @@ class Abort:
 
 @dataclass(frozen=True, slots=True)
 class Sicken:
-    """A client's devices say that they are not well. That alone is no failure."""
+    """A client's devices say that they are not well, which is a failure only where it was asked for."""
 
     client: int
 
@@ -240,7 +239,7 @@ class Sicken:
         """See `Fault`."""
         victim = world.current(self.client)
         if victim is not None:
-            victim.deliver(victim.tell_peer, ev.HealthChanged(False, "a link of a chip is down"))
+            victim.deliver(victim.sicken)
         return victim is not None
 
 

@@ -10,7 +10,7 @@ from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
 from bringup.runtime.machines.id_ranges import unpack_ids
 from bringup.runtime.machines.peer.machine import PeerMachine
 from bringup.transport.wire.messages import Commit, Dismissed, HeartbeatAck, Ready, Register, Verdict
-from bringup.transport.wire.services import Done, ServiceReply
+from bringup.transport.wire.services import ClientIds, Done, ServiceReply
 
 from . import blame
 
@@ -103,9 +103,19 @@ def barrier_ends(world: World, caller: Process, reply: ServiceReply) -> None:
     """Check that a barrier lets nobody through before all have come."""
     assert caller.job is not None
     if isinstance(reply, Done):
-        name, count = caller.barrier_calls[reply.ticket]
+        name, count, size = caller.barrier_calls[reply.ticket]
         arrived = caller.job.arrivals[name, count]
-        assert arrived == world.num_clients, f"barrier {name!r} lets through when {arrived} have come"
+        assert arrived == size, f"barrier {name!r} of {size} clients lets through when {arrived} have come"
+
+
+def are_alive(world: World, caller: Process, reply: ClientIds) -> None:
+    """Check that those who live are said to, and that of those who are leaving nobody is."""
+    assert caller.job is not None
+    told = set(unpack_ids(reply.client_ids))
+    for client_id, member in caller.job.members.items():
+        assert client_id not in told or not member.is_let_go, f"{caller.name} is told that {member.name} is there"
+        is_there = member.is_listening and not member.wants_to_leave
+        assert client_id in told or not is_there, f"{caller.name} is not told that {member.name} is alive"
 
 
 def _committed(world: World, job: Job, event: Any, answer: ev.Answer) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from .process import Process
     from .services import SimulatedServices
+    from .store_oracle import StoreOracle
 
 
 class Job:
@@ -26,12 +27,16 @@ class Job:
         arrivals: how many have come to a barrier for the so manieth time, by name and count.
         verdicts: the coordinator's, with the times.
         committed_at: when it was, if it was.
+        store: what its key-value store must hold, and its clients must see.
         points: whether clients were told to save, by the step at which they were.
     """
 
-    def __init__(self, host: Process, config: CoordinatorConfig, services: SimulatedServices) -> None:
+    def __init__(
+        self, host: Process, config: CoordinatorConfig, services: SimulatedServices, store: StoreOracle
+    ) -> None:
         self.host = host
         self.services = services
+        self.store = store
         self.config = config
         self.members: dict[int, Process] = {}
         self.taken_in_at: dict[int, float] = {}

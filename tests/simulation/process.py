@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from bringup.errors import ConfigurationError, DeviceInitializationError
 from bringup.runtime.machines import events as ev
+from bringup.runtime.machines.id_ranges import pack_ids
 from bringup.runtime.machines.peer.config import PeerConfig
 from bringup.runtime.machines.peer.machine import PeerMachine
 from bringup.runtime.machines.peer.program import OwnProgram
@@ -45,7 +46,7 @@ class Process(OsProcess):
         backend_error: what its devices fail with.
         heard_at: when the coordinator last heard it, and `heard_host_at` the other way round.
         leave_wished_at: when its user wanted to shut down.
-        barrier_calls: name and count of each call, by ticket.
+        barrier_calls: name and count of each call, and how many take part, by ticket.
         works_since: since when its program has been at work at a step, without waiting for others.
         longest_work: the longest that it was so, of those that are over.
         last_step: the one that its program came to last.
@@ -56,6 +57,7 @@ class Process(OsProcess):
         is_stranger: whether it was started with settings of another job.
         is_over: whether its peer has ended.
         is_aborted: whether its user gave up.
+        is_sick: whether its devices are unhealthy.
         has_failed_itself: whether what ended it is its own: its user, its devices, its port.
     """
 
@@ -76,12 +78,13 @@ class Process(OsProcess):
         self.ring_end: RingEnd | None = None
         self.is_over = False
         self.is_aborted = False
+        self.is_sick = False
         self.has_failed_itself = False
         self.began = began
         self.heard_at: float | None = None
         self.heard_host_at = began
         self.leave_wished_at: float | None = None
-        self.barrier_calls: dict[int, tuple[str, int]] = {}
+        self.barrier_calls: dict[int, tuple[str, int, int]] = {}
         self.works_since: float | None = None
         self.longest_work = 0.0
         self.last_step = -1
@@ -136,18 +139,20 @@ class Process(OsProcess):
         due = now + self.config.shutdown_timeout + _LEAVE_GRACE + self.world.patience
         self.world.clock.at(due, invariants.waits_no_longer, self, "for its shutdown", self.has_ended, now)
 
-    def enter_barrier(self, name: str, timeout: float | None = None) -> int:
-        """Wait at a barrier; returns the ticket of the call."""
+    def enter_barrier(self, name: str, timeout: float | None = None, clients: tuple[int, ...] = ()) -> int:
+        """Wait at a barrier of some clients, all where none are named; returns the ticket of the call."""
         ticket = len(self.barrier_calls) + 1
-        count = sum(1 for other, _ in self.barrier_calls.values() if other == name)
-        self.barrier_calls[ticket] = (name, count)
+        count = sum(1 for other, _, _ in self.barrier_calls.values() if other == name)
+        self.barrier_calls[ticket] = (name, count, len(clients) or self.world.num_clients)
         if self.job is not None:
             self.job.arrivals[name, count] += 1
         if timeout is not None:
             bounds.barrier_was_called(self, ticket, timeout)
         if self.job is not None and not self.is_over:
             self.wait_begins()
-            self.job.services.call(self, EnterBarrier(ticket, name, (), -1.0 if timeout is None else timeout))
+            self.job.services.call(
+                self, EnterBarrier(ticket, name, pack_ids(clients), -1.0 if timeout is None else timeout)
+            )
         return ticket
 
     def barrier_done(self, reply: ServiceReply) -> None:
@@ -250,6 +255,16 @@ class Process(OsProcess):
             bounds.process_gave_up(self)
             self.is_aborted = self.has_failed_itself = True
             self.tell_peer(ev.Abort(error))
+
+    def sicken(self) -> None:
+        """Let its devices become unhealthy, which is heard of once they are watched: when it is up."""
+        if self.up is None or self.is_over:
+            return
+        self.is_sick = True
+        if self.config.fails_when_unhealthy and not self.wants_to_leave:
+            bounds.process_gave_up(self)
+            self.has_failed_itself = True
+        self.tell_peer(ev.HealthChanged(False, "a link of a chip is down"))
 
     # The peer's effects.
 

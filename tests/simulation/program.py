@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from .key_value_program import KeyValueProgram
 
 if TYPE_CHECKING:
     from .process import Process
-    from .scenario import Step, Work
+    from .scenario import Step, Traffic, Work
 
 
 class Program:
     """The same steps in every client, one after the other, each after some thought; then the wish to shut down.
+
+    Meanwhile some call the key-value store.
 
     Args:
         steps: what to do.
@@ -19,6 +25,8 @@ class Program:
         stayers: the clients that never do.
         stallers: the clients that hang instead of going through the steps.
         work: what those that report their progress do meanwhile; `None` where none reports any.
+        traffic: the calls on the key-value store; `None` where there are none.
+        early: the clients that shut down after so many steps.
     """
 
     def __init__(
@@ -28,21 +36,32 @@ class Program:
         stayers: tuple[int, ...] = (),
         stallers: tuple[int, ...] = (),
         work: Work | None = None,
+        traffic: Traffic | None = None,
+        early: Mapping[int, int] = MappingProxyType({}),
     ) -> None:
         self._steps = steps
         self._think = think
         self._stayers = stayers
         self._stallers = stallers
         self._work = work
+        self._traffic = traffic
+        self._early = early
 
     def prepare(self, process: Process) -> None:
         """Let a process run this once it is up."""
         process.on_up = self._begin
-        process.on_barrier = lambda process, done: self._after(done.ticket, process)
+        process.on_barrier = lambda process, done: self._after(self._number_of(done.ticket, process), process)
 
     def _begin(self, process: Process) -> None:
+        if self._traffic is not None and process.client_id in self._traffic.clients:
+            KeyValueProgram(process, self._traffic).begin()
         first = 0.0 if self._work is None else self._work.first.get(process.client_id, 0.0)
         process.later(first, self._after, 0, process)
+
+    def _number_of(self, ticket: int, process: Process) -> int:
+        """Return how many steps a client has gone through, of which it has no part in some, with this call."""
+        own = [n for n, step in enumerate(self._steps) if not step.clients or process.client_id in step.clients]
+        return own[ticket - 1] + 1
 
     def _after(self, number: int, process: Process) -> None:
         if process.is_over:
@@ -72,12 +91,16 @@ class Program:
         rng = process.world.rng
         if process.client_id in self._stallers:
             process.stall()
-        elif number < len(self._steps):
+        elif number < self._early.get(process.client_id, len(self._steps)):
             process.later(rng.uniform(0, self._steps[number].think), self._do, number, process)
         elif process.client_id not in self._stayers:
             process.later(rng.uniform(0, self._think), process.wish_leave)
 
     def _do(self, number: int, process: Process) -> None:
-        if not process.is_over:
-            step = self._steps[number]
-            process.enter_barrier(step.barrier, step.timeout)
+        if process.is_over:
+            return
+        step = self._steps[number]
+        if not step.clients or process.client_id in step.clients:
+            process.enter_barrier(step.barrier, step.timeout, step.clients)
+        else:
+            self._after(number + 1, process)

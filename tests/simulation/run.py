@@ -63,6 +63,7 @@ def run_seed(seed: int, num_clients: int, watch: Callable[[World], None] = lambd
 
 def _struck(world: World, scenario: Scenario) -> Counter[str]:
     names = {"Backend": scenario.backends, "Missing": scenario.missing, "Late": scenario.late}
+    names |= {"Early": scenario.early, "Traffic": scenario.traffic, "Strict": scenario.strict}
     names |= {"FirstDials": scenario.first_dials, "Stall": scenario.stallers}
     names |= {"Garble": scenario.garblers, "Stay": scenario.stayers, "DisputedCore": scenario.has_disputed_cores}
     return world.struck + Counter({name: 1 for name, was_drawn in names.items() if was_drawn})
@@ -79,14 +80,23 @@ def _outcome(process: Process) -> str:
 
 def _live_through_faults(world: World, scenario: Scenario) -> None:
     world.stall_timeout = scenario.stall_timeout
-    program = Program(scenario.steps, scenario.think, scenario.stayers, scenario.stallers, scenario.work)
+    program = Program(
+        scenario.steps,
+        scenario.think,
+        scenario.stayers,
+        scenario.stallers,
+        scenario.work,
+        scenario.traffic,
+        scenario.early,
+    )
     world.prepare = partial(_prepare, program, scenario)
     world.garblers.update(scenario.garblers)
     if scenario.has_disputed_cores:
         world.dispute_cores()
     for client_id in range(world.num_clients):
         if client_id not in scenario.missing:
-            world.start(client_id, at=scenario.late.get(client_id, world.rng.uniform(0, scenario.spread)))
+            at = scenario.late.get(client_id, world.rng.uniform(0, scenario.spread))
+            world.start(client_id, at=at, fails_when_unhealthy=client_id in scenario.strict)
     for planned in scenario.plan:
         moment = planned.moment
         if moment.phase is None:
@@ -95,6 +105,8 @@ def _live_through_faults(world: World, scenario: Scenario) -> None:
             strike = partial(world.clock.after, moment.after, world.strike, planned.fault)
             process.on_phase(moment.phase, strike)
     world.run_until(lambda: not world.running, scenario.horizon)
+    for job in world.jobs:
+        job.store.check()
 
 
 def _prepare(program: Program, scenario: Scenario, process: Process) -> None:

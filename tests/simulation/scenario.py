@@ -53,11 +53,35 @@ class BackendTrouble:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What every client's program does once it is up: think for a while, then wait at a barrier."""
+    """What every client's program does once it is up: think for a while, then wait at a barrier.
+
+    It is one of all clients, or of some.
+    """
 
     barrier: str
     think: float
     timeout: float | None
+    clients: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Calls on the key-value store.
+
+    Attributes:
+        calls: how many some clients make, one after the other.
+        pause: the longest between two of them, in seconds.
+        watches: the prefixes that some clients watch.
+    """
+
+    calls: dict[int, int]
+    pause: float
+    watches: dict[int, tuple[str, ...]]
+
+    @property
+    def clients(self) -> set[int]:
+        """Return the clients that call, or watch."""
+        return {*self.calls, *self.watches}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +113,9 @@ class Scenario:
         stayers: those that never shut down on their own.
         stallers: those whose program hangs once they are up, and `stall_timeout` what the coordinator makes of that.
         work: what programs do that report their progress; `None` where they report none.
+        traffic: what programs call on the key-value store.
+        early: clients that shut down after so many steps, before the others.
+        strict: the clients whose job is to fail where their devices become unhealthy.
         think: the longest that a client waits before it shuts down.
     """
 
@@ -113,6 +140,9 @@ class Scenario:
     stallers: tuple[int, ...] = ()
     stall_timeout: float | None = None
     work: Work | None = None
+    traffic: Traffic | None = None
+    early: dict[int, int] = field(default_factory=dict)
+    strict: tuple[int, ...] = ()
     plan: list[Planned] = field(default_factory=list)
 
     @property
@@ -172,13 +202,32 @@ class _Draw:
         for number in range(rng.choice([0, 1, 1, 2, 3])):
             limit = rng.choice([None, None, rng.uniform(0.1, timeout)])
             name = rng.choice(["step", f"step {number}"])
-            steps.append(Step(name, rng.choice([0.0, 0.05, 1.0]), limit))
+            some = self._some() if rng.random() < 0.2 else ()
+            steps.append(Step(f"{name} of {some}" if some else name, rng.choice([0.0, 0.05, 1.0]), limit, some))
         self.scenario.steps = tuple(steps)
         self.scenario.think = rng.choice([0.0, 0.1, 1.0, 0.5 * timeout, 1.5 * timeout])
         if rng.random() < 0.08 and self.num_clients > 3:
             self.scenario.stayers = self._clients(rng.choice([1, 1, 3]))
         if rng.random() < 0.2:
             self._draw_work()
+        if rng.random() < 0.6:
+            self._draw_traffic()
+        if rng.random() < 0.1:
+            self.early()
+
+    def _some(self) -> tuple[int, ...]:
+        count = self.rng.randint(1, self.num_clients)
+        return tuple(sorted(self.rng.sample(range(self.num_clients), count)))
+
+    def _draw_traffic(self) -> None:
+        """Few clients, whose calls meet, for about as long as the programs go on."""
+        rng, scenario = self.rng, self.scenario
+        scenario.think = max(scenario.think, rng.choice([0.0, 1.0]))
+        calls = {client: rng.choice([10, 30, 60]) for client in self._clients(rng.choice([1, 3, 5]))}
+        prefixes = rng.sample(["", "d", "n", "d/e", "w"], k=2)
+        watches = {client: tuple(prefixes[: rng.randint(1, 2)]) for client in self._clients(rng.choice([0, 1, 3]))}
+        lasting = scenario.think + sum(step.think for step in scenario.steps)
+        scenario.traffic = Traffic(calls, max(0.001, lasting / max(calls.values())), watches)
 
     def _draw_work(self, *, some_toil: bool = False) -> None:
         """A stall timeout longer than any client thinks, and some that the others wait for, longer than that."""
@@ -300,7 +349,10 @@ class _Draw:
         self.plan(faults.Abort(self._client(), error))
 
     def sicken(self) -> None:
-        self.plan(faults.Sicken(self._client()))
+        client = self._client()
+        if self.rng.random() < 0.6:
+            self.scenario.strict = self.rng.choice([(client,), tuple(range(self.num_clients))])
+        self.plan(faults.Sicken(client), Moment(Phase.READY, self._client(), self.rng.choice([0.0, 0.1, 1.0])))
 
     def overload(self) -> None:
         """While the job comes up, for longer than a coordinator may be silent later."""
@@ -341,6 +393,12 @@ class _Draw:
         self._draw_work()
         self.scenario.stallers = self._clients(self.rng.choice([1, 1, 2]))
 
+    def early(self) -> None:
+        """Some programs have fewer steps than the others."""
+        steps, stayers = len(self.scenario.steps), self.scenario.stayers
+        leavers = [client for client in self._clients(self.rng.choice([1, 3])) if client not in stayers]
+        self.scenario.early = {client: self.rng.randint(0, steps) for client in leavers}
+
     def garble(self) -> None:
         self.scenario.garblers = self._clients(1)
 
@@ -371,5 +429,5 @@ _DRAWS = {
     "Garble": (_Draw.garble, 3),
     "DisputedCore": (_Draw.dispute, 1),
 }
-KINDS = (*_DRAWS, "Stay")
+KINDS = (*_DRAWS, "Stay", "Early", "Traffic", "Strict")
 """What may befall a job: the faults by their names, and what is wrong with it from the beginning."""

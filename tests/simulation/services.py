@@ -11,7 +11,7 @@ from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
 from bringup.runtime.machines.id_ranges import unpack_ids
 from bringup.runtime.machines.service_machine import Services
 from bringup.transport.wire import framing
-from bringup.transport.wire.services import ServiceReply, ServiceRequest, SetKey
+from bringup.transport.wire.services import CancelCall, ClientIds, ServiceReply, ServiceRequest, SetKey
 
 from . import invariants
 from .costs import SERVICE_BYTE, SERVICE_MESSAGE, Meter
@@ -19,6 +19,7 @@ from .network import Stream
 
 if TYPE_CHECKING:
     from .process import Process
+    from .store_oracle import StoreOracle
 
 _KV_MAX_BYTES = 2**30
 _FIRST_TICKET = 1_000_000
@@ -31,34 +32,42 @@ Replies = list[tuple[int, ServiceReply]]
 class SimulatedServices:
     """Each client has one channel, which outlives its links: what is sent arrives, in order, as long as both live."""
 
-    def __init__(self, host: Process, coordinator: CoordinatorMachine) -> None:
+    def __init__(self, host: Process, coordinator: CoordinatorMachine, store: StoreOracle) -> None:
         num_clients = host.world.num_clients
         self._host = host
         self._machine = Services(num_clients, _KV_MAX_BYTES, coordinator.whereabouts, coordinator.live)
         self._streams: dict[Process, tuple[Stream, Stream]] = {}
         self._callers: list[Process] = []
+        self._session_of: dict[Process, int] = {}
         self._leavers: set[int] = set()
         self._asked: dict[tuple[int, int], Callable[[ServiceReply], None]] = {}
         self._tickets = itertools.count(_FIRST_TICKET)
         self._on_their_way: Counter[int] = Counter()
         self._is_at_work = False
         self._meter = Meter()
+        self._store = store
 
     def call(self, caller: Process, request: ServiceRequest) -> None:
         """Bring a request of a client to the services."""
         up, _ = self._streams_of(caller)
         size = len(framing.encode(request))
         caller.work(SERVICE_MESSAGE + SERVICE_BYTE * size)
-        up.put(self._take, self._callers.index(caller), request, size)
+        up.put(self._take, self._session_of[caller], request, size)
 
     def ask(
         self, caller: Process, make: Callable[[int], ServiceRequest], on_reply: Callable[[ServiceReply], None]
-    ) -> None:
-        """Bring a call on the key-value store to the services, given its ticket."""
+    ) -> int:
+        """Bring a call on the key-value store to the services, given its ticket; returns that, for `cancel`."""
         self._streams_of(caller)
         ticket = next(self._tickets)
-        self._asked[self._callers.index(caller), ticket] = on_reply
+        self._asked[self._session_of[caller], ticket] = on_reply
         self.call(caller, make(ticket))
+        return ticket
+
+    def cancel(self, caller: Process, ticket: int) -> None:
+        """Wait for a call no longer: what is on its way is not looked at."""
+        del self._asked[self._session_of[caller], ticket]
+        self.call(caller, CancelCall(ticket))
 
     def fill(self, keys: int) -> None:
         """Set so many keys, which costs nothing."""
@@ -73,6 +82,7 @@ class SimulatedServices:
             up = Stream(network, caller.client_id, host, is_local=is_local, sender=caller)
             down = Stream(network, host.client_id, caller, is_local=is_local, sender=host)
             self._streams[caller] = (up, down)
+            self._session_of[caller] = len(self._callers)
             self._callers.append(caller)
         return self._streams[caller]
 
@@ -82,6 +92,7 @@ class SimulatedServices:
             return
         now = self._host.world.clock.now
         self._host.work(SERVICE_MESSAGE + SERVICE_BYTE * size)
+        self._store.served(caller, request)
         self._tell(self._measured(lambda: self._machine.handle(session, caller.client_id, request, now)))
         self._arm()
         self._go_on()
@@ -110,9 +121,9 @@ class SimulatedServices:
         caller = self._callers[session]
         self._on_their_way[session] -= 1
         caller.work(SERVICE_MESSAGE + SERVICE_BYTE * size)
-        if (on_reply := self._asked.get((session, reply.ticket))) is None:
+        if reply.ticket < _FIRST_TICKET:
             caller.barrier_done(reply)
-        else:
+        elif not caller.is_over and (on_reply := self._asked.get((session, reply.ticket))) is not None:
             on_reply(reply)
         self._host.later(0.0, self._go_on)
 
@@ -122,8 +133,10 @@ class SimulatedServices:
             assert not absent, f"clients wait in {open_round}, though clients {sorted(absent)} are leaving"
         for session, reply in replies:
             caller = self._callers[session]
-            if (session, reply.ticket) not in self._asked:
+            if reply.ticket < _FIRST_TICKET:
                 invariants.barrier_ends(self._host.world, caller, reply)
+            elif isinstance(reply, ClientIds):
+                invariants.are_alive(self._host.world, caller, reply)
             _, down = self._streams_of(caller)
             size = len(framing.encode(reply))
             self._host.work(SERVICE_MESSAGE + SERVICE_BYTE * size)

@@ -72,8 +72,10 @@ def _disturbances(world: World, process: Process, host: Process, *, for_own_stop
     hindered = [(begin, end + _LATE + 8 * latency.worst) for p in (process, host) for begin, end in p.dials.hindrances]
     overloads = [(begin, end + _LATE) for begin, end in host.overloads]
     own_stops = process.stops if for_own_stops else ()
+    # Whoever has not heard the host for a while is dialling it anew when that goes on.
+    host_stops = [(begin, end + _LATE + 8 * latency.worst) for begin, end in host.stops]
     # A name that was looked up once is known from then on; the coordinator may have to ask for a suspect's.
-    return [*own_stops, *host.stops, *overloads, *cuts, *breaks, *hindered, *host.dials.outages]
+    return [*own_stops, *host_stops, *overloads, *cuts, *breaks, *hindered, *host.dials.outages]
 
 
 def is_clean(world: World, process: Process, host: Process, since: float, *, for_own_stops: bool = True) -> bool:

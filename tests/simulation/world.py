@@ -28,6 +28,7 @@ from .network import EVER, LAN, Latency, Network
 from .process import Process
 from .ring import SimulatedRing
 from .services import SimulatedServices
+from .store_oracle import StoreOracle
 from .wire import Wire
 
 _DEVICES_MAX = 4
@@ -112,7 +113,8 @@ class World:
         machine = CoordinatorMachine(config)
         machine.welcome = welcome(process.config.registration(process.link_address))
         process.coordinator = Driven(process, machine, perform, name)
-        process.hosted = Job(process, config, SimulatedServices(process, machine))
+        store = StoreOracle()
+        process.hosted = Job(process, config, SimulatedServices(process, machine, store), store)
         self.jobs.append(process.hosted)
         self.host = process
         self.wire.serve()
