@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from bringup.runtime.machines import events as ev
+from bringup.runtime.machines.barrier.rounds import BarrierRounds
 from bringup.runtime.machines.coordinator import admission
 from bringup.runtime.machines.coordinator import machine as coordinator
 from bringup.runtime.machines.coordinator import suspicion as suspicions
@@ -20,15 +21,19 @@ from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
 from bringup.runtime.machines.coordinator.stragglers import Stragglers
 from bringup.runtime.machines.coordinator.suspicion import Culprit, Suspicions
 from bringup.runtime.machines.detector import Detector, Lag
+from bringup.runtime.machines.kv import store
+from bringup.runtime.machines.kv.store import KeyValueStore
+from bringup.runtime.machines.kv.watches import Watches
 from bringup.runtime.machines.peer.coordinator_watch import CoordinatorWatch
 from bringup.runtime.machines.peer.machine import PeerMachine
 from bringup.runtime.machines.peer.program import OwnProgram
-from bringup.runtime.machines.preemption import PreemptionAgreement
+from bringup.runtime.machines.preemption import NO_STEP, PreemptionAgreement, PreemptionPoint
 from bringup.runtime.machines.resend_buffer import Ledger
 from bringup.transport import attempts
 from bringup.transport.attempts import Goal, NameRecord, TroubleKind
 from bringup.transport.ports import ProbeOutcome
-from bringup.transport.wire.messages import Ready, Verdict
+from bringup.transport.wire.messages import PointSet, Ready, Verdict
+from bringup.transport.wire.services import GetKey, Value
 
 from .run import run_seed
 
@@ -213,33 +218,98 @@ def wait_for_the_answer_to_a_registration(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CoordinatorWatch, "registration_due", lambda self: float("inf"))
 
 
+def release_a_barrier_early(patch: pytest.MonkeyPatch) -> None:
+    """The last client but one that comes to a barrier releases it."""
+    shipped = BarrierRounds._join
+
+    def join(self: Any, this_round: Any, session: int, client_id: int, ticket: int) -> Any:
+        this_round.size -= this_round.size > 1 and len(this_round.waiting) == this_round.size - 2
+        return shipped(self, this_round, session, client_id, ticket)
+
+    patch.setattr(BarrierRounds, "_join", join)
+
+
+def read_what_was(patch: pytest.MonkeyPatch) -> None:
+    """A key is read from a copy that is behind."""
+    shipped = KeyValueStore._get
+    old: dict[int, bytes | None] = {}
+
+    def get(self: Any, session: int, request: GetKey) -> Any:
+        replies = shipped(self, session, request)
+        if request.wait or request.key != "n":
+            return replies
+        [(_, value)] = replies
+        stale, old[id(self)] = old.get(id(self), value.value), value.value
+        return [(session, Value(request.ticket, stale))]
+
+    patch.setitem(store._HANDLERS, GetKey, get)
+
+
+def forget_to_tell_what_a_delete_takes_along(patch: pytest.MonkeyPatch) -> None:
+    """A watch of a directory is not told when one above it is deleted."""
+    patch.setattr(Watches, "prefixes_below", lambda self, key: [])
+
+
+def take_leavers_for_alive(patch: pytest.MonkeyPatch) -> None:
+    """A client that is shutting down is still listed among those that are there."""
+    patch.setattr(CoordinatorMachine, "live", lambda self: list(self._members))
+
+
+def place_the_point_elsewhere(patch: pytest.MonkeyPatch) -> None:
+    """One client saves a step later than the others."""
+    shipped = PreemptionPoint.point_set
+
+    def point_set(self: Any, message: PointSet) -> Any:
+        if self._client_id == 1 and message.step != NO_STEP:
+            message = PointSet(message.number, message.step + 1, message.reason)
+        return shipped(self, message)
+
+    patch.setattr(PreemptionPoint, "point_set", point_set)
+
+
+def keep_unhealthy_devices_to_itself(patch: pytest.MonkeyPatch) -> None:
+    """A client whose devices became unhealthy reports it, and nobody fails, though that was asked for."""
+
+    def on_health(self: Any, healthy: bool, detail: str, now: float) -> Any:
+        self._health = (healthy, detail)
+        return self._heartbeat(now)
+
+    patch.setattr(PeerMachine, "_on_health", on_health)
+
+
 PLANTED: dict[Planting, int] = {
-    wait_for_the_answer_to_a_registration: 11,
-    dial_a_link_once: 11,
-    dial_a_refused_link_once: 59,
-    take_a_delayed_link_for_a_broken_one: 59,
-    give_a_coordinator_up_at_the_first_trouble: 34,
-    give_a_suspect_up_at_the_first_trouble: 22,
-    forget_what_a_name_led_to: 3,
-    drop_the_goodbye: 1,
-    take_waits_for_work: 0,
-    take_what_is_unread_for_silence: 81,
-    lose_an_overloaded_coordinator: 81,
-    blame_whoever_is_missed_first_after_a_sleep: 51,
-    blame_the_host_where_all_others_die: 149,
-    judge_before_reading: 48,
-    wait_for_the_steps_of_leavers: 86,
-    forget_to_wait_while_leaving: 0,
-    push_the_verdict_to_all_but_one: 1,
+    release_a_barrier_early: 0,
+    read_what_was: 5,
+    forget_to_tell_what_a_delete_takes_along: 23,
+    take_leavers_for_alive: 21,
+    place_the_point_elsewhere: 139,
+    keep_unhealthy_devices_to_itself: 11,
+    wait_for_the_answer_to_a_registration: 68,
+    dial_a_link_once: 88,
+    dial_a_refused_link_once: 160,
+    take_a_delayed_link_for_a_broken_one: 160,
+    give_a_coordinator_up_at_the_first_trouble: 16,
+    give_a_suspect_up_at_the_first_trouble: 241,
+    forget_what_a_name_led_to: 44,
+    drop_the_goodbye: 2,
+    take_waits_for_work: 5,
+    take_what_is_unread_for_silence: 219,
+    lose_an_overloaded_coordinator: 219,
+    blame_whoever_is_missed_first_after_a_sleep: 104,
+    blame_the_host_where_all_others_die: 196,
+    judge_before_reading: 378,
+    wait_for_the_steps_of_leavers: 1016,
+    forget_to_wait_while_leaving: 58,
+    push_the_verdict_to_all_but_one: 2,
     forget_the_own_lag: 104,
-    count_one_report_twice: 0,
-    take_an_answer_for_death: 5,
-    take_silence_for_death: 73,
+    count_one_report_twice: 1,
+    take_an_answer_for_death: 1,
+    take_silence_for_death: 354,
     let_the_first_leave: 0,
-    lose_what_was_on_its_way: 318,
-    take_in_a_twin: 108,
-    believe_any_table: 71,
-    lose_patience: 56,
+    lose_what_was_on_its_way: 63,
+    take_in_a_twin: 14,
+    believe_any_table: 0,
+    lose_patience: 23,
 }
 """Each with a seed that finds it, or did: whatever changes what is drawn changes which. That one is tried first."""
 
