@@ -46,6 +46,7 @@ def test_every_fault_strikes_and_every_outcome_is_seen() -> None:
     assert summary.outcomes.keys() >= {
         "ConfigurationError",
         "CoordinatorLostError",
+        "DeviceFailedError",
         "DeviceInitializationError",
         "KeyboardInterrupt",
         "PeerFailedError",
