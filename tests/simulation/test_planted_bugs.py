@@ -252,7 +252,7 @@ def forget_to_tell_what_a_delete_takes_along(patch: pytest.MonkeyPatch) -> None:
 
 def take_leavers_for_alive(patch: pytest.MonkeyPatch) -> None:
     """A client that is shutting down is still listed among those that are there."""
-    patch.setattr(CoordinatorMachine, "live", lambda self: list(self._members))
+    patch.setattr(CoordinatorMachine, "live", lambda self: [member.client_id for member in self._members])
 
 
 def place_the_point_elsewhere(patch: pytest.MonkeyPatch) -> None:
