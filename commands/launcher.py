@@ -21,9 +21,9 @@ from ..processes.child import ClientProcess, OnOutput, Stream
 from ..processes.groups import end_group, kill_group, signal_group
 from ..processes.guard import Guard
 from ..processes.report import ClientState, ErrorReport, error_path, state_path
+from ..runtime.configuration.client_environment import client_environment, free_addresses
 from ..runtime.configuration.options import Options
 from ..runtime.machines.id_ranges import name_ids
-from .client_environment import client_environment, free_addresses
 from .outcome import Ended, Outcome, describe_absence, describe_failure, root_of
 
 GRACE_BEYOND_SHUTDOWN = 5.0

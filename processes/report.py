@@ -172,3 +172,13 @@ def exceptions_behind(error: BaseException) -> Iterator[BaseException]:
         unseen += [behind for behind in (told.__context__, told.__cause__) if behind is not None]
         if isinstance(told, BaseExceptionGroup):
             unseen += told.exceptions
+
+
+def error_to_json(error: BaseException) -> dict[str, Any]:
+    """Return an exception as a value for JSON: its type with all bases, its text, and its public attributes."""
+    return {
+        "error": type(error).__name__,
+        "bases": [base.__name__ for base in type(error).__mro__],
+        "text": str(error),
+        "attributes": {name: value for name, value in vars(error).items() if not name.startswith("_")},
+    }

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import concurrent.futures
+import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import ConfigurationError, PeerFailedError, TopologyError
+from ..processes.report import error_to_json
 from ..transport.wire.messages import Span
 from .client.client import Client
 from .configuration.validation import seconds, step_of
@@ -38,6 +41,11 @@ class SystemFacts:
     def device_type(self) -> str:
         """The type of the devices: `CPU`, `GPU`, `TPU`, `SIM`, ..."""
         return self._first_peer.device_type
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the devices do not exist, as those of `SIM`."""
+        return self._first_peer.simulated
 
     @property
     def client_id(self) -> int:
@@ -202,6 +210,28 @@ class SystemFacts:
         slowest = (span for span in self._up.slowest if span.client_id != self.client_id)
         return self._first_peer.machine.timeline.spans() + tuple(slowest)
 
+    def to_json(self) -> dict[str, Any]:
+        """Return all of these facts, as they are now, as a value for JSON.
+
+        Members, devices and spans of the timeline have their attributes as keys; what is not known is `None`.
+        """
+        return {
+            "job_id": self.job_id,
+            "job_name": self.job_name,
+            "jobs": list(self.jobs),
+            "client_id": self.client_id,
+            "num_clients": self.num_clients,
+            "device_type": self.device_type,
+            "simulated": self.simulated,
+            "core_ids": self.core_ids.tolist(),
+            "devices": [asdict(device) for device in self.devices],
+            "local_device_ids": [device.id for device in self.local_devices],
+            "topology": None if self.topology is None else self.topology.to_json(),
+            "members": [_finite(asdict(member)) for member in self.members],
+            "timeline": [_span_to_json(span) for span in self.timeline],
+            "failure": None if self.failure is None else error_to_json(self.failure),
+        }
+
     @property
     def _peer(self) -> CoordinationPeer:
         """This process's part in the job.
@@ -240,7 +270,15 @@ class SystemFacts:
 
     def __repr__(self) -> str:
         state = f"failed: {self._client.failed.value}" if self._client.failed.is_set else self._client.phase
-        return (
-            f"<{type(self).__name__} client {self.client_id} of {self.num_clients}, "
-            f"{(count := len(self._up.table.core_ids))} {self.device_type} device{'s' * (count != 1)}, {state}>"
-        )
+        count = len(self._up.table.core_ids)
+        devices = f"{'simulated ' * self.simulated}{self.device_type} device{'s' * (count != 1)}"
+        return f"<{type(self).__name__} client {self.client_id} of {self.num_clients}, {count} {devices}, {state}>"
+
+
+def _finite(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return facts without infinity, which JSON has not: a time that has never been."""
+    return {name: None if isinstance(value, float) and math.isinf(value) else value for name, value in facts.items()}
+
+
+def _span_to_json(span: Span) -> dict[str, Any]:
+    return {"phase": str(span.name), "start": span.start, "duration": span.duration, "client_id": span.client_id}

@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import bringup
+from bringup.processes.report import error_to_json
 from bringup.runtime.client.active import ACTIVE
 from bringup.testing import fault_points as harm
 
@@ -44,7 +45,7 @@ class _Client:
         try:
             answer = {"id": number, "value": await self._perform(call, arguments)}
         except BaseException as error:  # noqa: BLE001 - whatever it is, the test wants to see it
-            answer = {"id": number, **_describe(error)}
+            answer = {"id": number, **error_to_json(error)}
         del self._running[number]
         sys.stdout.write(json.dumps({**answer, "at": time.monotonic()}) + "\n")
         sys.stdout.flush()
@@ -75,7 +76,7 @@ class _Client:
         if inspect.isawaitable(value):
             value = await value
         if isinstance(value, Exception):
-            return _describe(value)
+            return error_to_json(value)
         return value.tolist() if hasattr(value, "tolist") else value
 
     async def _initialize(self, **arguments: Any) -> dict[str, Any]:
@@ -174,37 +175,8 @@ class _Client:
         return list(await self._system.leaving.wait())
 
     async def _facts(self) -> dict[str, Any]:
-        system = self._system
-        assert system is not None
-        return {
-            "client_id": system.client_id,
-            "num_clients": system.num_clients,
-            "job_id": system.job_id,
-            "job_name": system.job_name,
-            "jobs": system.jobs,
-            "device_type": system.device_type,
-            "core_ids": system.core_ids.tolist(),
-            "devices": [device.name for device in system.devices],
-            "kinds": sorted({device.kind for device in system.devices}),
-            "local_devices": [device.core_id for device in system.local_devices],
-            "topology": None if system.topology is None else system.topology.to_json(),
-            "members": [
-                {
-                    "client_id": m.client_id,
-                    "phase": m.phase,
-                    "health": m.health,
-                    "is_healthy": m.is_healthy,
-                    "pid": m.pid,
-                    "address": m.address,
-                    "last_heartbeat_age": m.last_heartbeat_age,
-                    "step": m.step,
-                    "reconnects": m.reconnects,
-                }
-                for m in system.members
-            ],
-            "timeline": [[span.name, span.start, span.duration, span.client_id] for span in system.timeline],
-            "failure": None if system.failure is None else _describe(system.failure),
-        }
+        assert self._system is not None
+        return self._system.to_json()
 
 
 def _phase_after(done: Sequence[str]) -> str | None:
@@ -213,12 +185,6 @@ def _phase_after(done: Sequence[str]) -> str | None:
         return None
     over = {span.name for span in client.peer.machine.timeline.spans()}
     return client.phase if over.issuperset(done) else None
-
-
-def _describe(error: BaseException) -> dict[str, Any]:
-    attributes = {key: value for key, value in vars(error).items() if not key.startswith("_")}
-    bases = [base.__name__ for base in type(error).__mro__]
-    return {"error": type(error).__name__, "bases": bases, "text": str(error), "attributes": attributes}
 
 
 def _read_commands(loop: asyncio.AbstractEventLoop, commands: asyncio.Queue[dict[str, Any] | None]) -> None:

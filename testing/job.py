@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from ..commands.client_environment import client_environment
 from ..errors import ConfigurationError
+from ..runtime.configuration.client_environment import client_environment
 from ..transport.tcp.interfaces import free_ports
 from .namespace_host import address_of
 from .namespaces import Direction, NamespaceNetwork

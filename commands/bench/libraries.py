@@ -49,7 +49,7 @@ def without_settings(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def client_environment(environment: Mapping[str, str]) -> dict[str, str]:
+def measured_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment of a measured client: no settings, no accelerator, no thread pools."""
     return without_settings(environment) | _CLIENT
 

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from .host import Host
-from .libraries import client_environment
+from .libraries import measured_environment
 from .report import machine_facts, versions_of
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Hosts:
 
     def __init__(self, stack: ExitStack, spawn: str) -> None:
         self._stack, self._spawn = stack, spawn
-        self._environment = client_environment(os.environ)
+        self._environment = measured_environment(os.environ)
         self._hosts: dict[str, Host] = {}
 
     def run(self, program: str, trial: Trial) -> Outcome:

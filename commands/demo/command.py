@@ -14,12 +14,12 @@ import click
 from rich.console import Console
 from rich.status import Status
 
-from ...devices.sim.backend import SimBackend
-from ...errors import ConfigurationError
+from ...errors import ConfigurationError, PeerFailedError
 from ...runtime.machines.id_ranges import format_ids
+from ..outcome import Outcome
 from ..prefixed_output import PrefixedOutput
 from .agreement import disagreements
-from .job import DemoRun, Said, run_job
+from .job import DemoJob
 from .tables import phases, print_job
 
 _WIDTH_OFF_TERMINAL = 120
@@ -43,13 +43,13 @@ def demo(num_clients: int, backend: str, as_json: bool) -> None:
     Every client calls `await bringup.initialize()`, takes part in an all-reduce and a barrier, and says what it holds;
     all of it is compared. Any failure or disagreement makes the exit status non-zero.
     """
-    run = asyncio.run(_run(num_clients, backend.upper()))
-    if failure := _failure(run):
+    job, outcome = asyncio.run(_run(num_clients, backend.upper()))
+    if failure := _failure(job, outcome):
         status, lines = failure
         for line in lines:
             click.echo(f"bringup: {line}", err=True)
         sys.exit(status)
-    result = summarize(run)
+    result = summarize(job)
     if as_json:
         click.echo(json.dumps(result, indent=2))
     else:
@@ -62,20 +62,19 @@ def demo(num_clients: int, backend: str, as_json: bool) -> None:
     sys.exit(0 if result["agree"] else 1)
 
 
-def summarize(run: DemoRun) -> dict[str, Any]:
+def summarize(job: DemoJob) -> dict[str, Any]:
     """Return what `demo --json` prints of a run in which every client came up and left in order."""
-    assert run.released_at is not None
-    reports = [one.report for one in run.said if one.report is not None]
-    up_after = [one.up_at - run.released_at for one in run.said if one.up_at is not None]
+    assert job.released_at is not None
+    reports = [one["report"] for one in job.said]
+    up_after = [one["up"]["at"] - job.released_at for one in job.said]
     first = reports[0]
-    at_odds = disagreements(reports, run.pids, run.addresses)
+    at_odds = disagreements(reports, job.pids, job.addresses)
     return {
-        **{name: first[name] for name in ("job_id", "job_name", "num_clients", "device_type")},
-        "simulated": first["device_type"] == SimBackend.device_type,
+        **{name: first[name] for name in ("job_id", "job_name", "num_clients", "device_type", "simulated")},
         "seconds": max(up_after),
         "clients": [
             {**member, "num_devices": len(report["local_device_ids"]), "up_after": seconds}
-            for member, report, seconds in zip(first["members"], reports, up_after, strict=False)
+            for member, report, seconds in zip(first["members"], reports, up_after, strict=True)
         ],
         **{name: first[name] for name in ("core_ids", "devices", "topology")},
         "timeline": phases([report["timeline"] for report in reports]),
@@ -85,69 +84,65 @@ def summarize(run: DemoRun) -> dict[str, Any]:
     }
 
 
-async def _run(num_clients: int, device_type: str) -> DemoRun:
+async def _run(num_clients: int, device_type: str) -> tuple[DemoJob, Outcome]:
     output = PrefixedOutput(lambda _: None, os.environ)
     # Only shown on a terminal.
     status = Status("", console=Console(stderr=True, highlight=False))
 
-    def show_progress(clients: tuple[Said, ...]) -> None:
-        status.update(_progress(clients))
+    def show_progress(job: DemoJob) -> None:
+        status.update(_progress(job))
 
-    show_progress(tuple(Said() for _ in range(num_clients)))
     try:
-        with status:
-            return await run_job(
-                num_clients,
-                device_type,
-                os.environ,
-                on_output=output.write,
-                on_progress=show_progress,
-            )
+        with DemoJob(num_clients, device_type, os.environ, on_output=output.write, on_progress=show_progress) as job:
+            show_progress(job)
+            with status:
+                return job, await job.run()
     finally:
         output.close()
 
 
-def _progress(clients: tuple[Said, ...]) -> str:
-    number = len(clients)
-    steps = {
-        "started": [one.ready for one in clients],
-        "up": [one.up_at is not None for one in clients],
-        "done": [one.left for one in clients],
-    }
-    for step, reached in steps.items():
-        if not all(reached):
-            missing = format_ids(client_id for client_id, there in enumerate(reached) if not there)
-            return f"{sum(reached)} of {number} client{'s' * (number != 1)} {step}, waiting for {missing}"
-    return f"{number} client{'s' * (number != 1)} done"
+def _progress(job: DemoJob) -> str:
+    clients = f"{len(job.said)} client{'s' * (len(job.said) != 1)}"
+    for event, step in (("ready", "started"), ("up", "up"), ("left", "done")):
+        missing = [client_id for client_id, said in enumerate(job.said) if event not in said]
+        if missing:
+            reached = len(job.said) - len(missing)
+            return f"{reached} of {clients} {step}, waiting for {format_ids(missing)}"
+    return f"{clients} done"
 
 
-def _failure(run: DemoRun) -> tuple[int, list[str]] | None:
+def _failure(job: DemoJob, outcome: Outcome) -> tuple[int, list[str]] | None:
     """Return the exit status and what to say where not every client came up and left in order."""
-    if run.outcome.signal is not None and run.outcome.first_failure is None:
-        return run.outcome.exit_status, ["the demo was ended by a signal"]
-    failures = {client_id: one.failure for client_id, one in enumerate(run.said) if one.failure is not None}
+    if outcome.signal is not None and outcome.first_failure is None:
+        return outcome.exit_status, ["the demo was ended by a signal"]
+    failures = {client_id: said["failed"] for client_id, said in enumerate(job.said) if "failed" in said}
     lines = _errors(failures)
-    first = run.outcome.first_failure
+    first = outcome.first_failure
     is_first_silent = first is not None and first.client_id not in failures
     if is_first_silent:
-        lines = [*run.notices, *lines]
-    if not lines and not all(one.left for one in run.said):
-        silent = format_ids(client_id for client_id, one in enumerate(run.said) if not one.left)
-        lines.append(f"these clients ended early, without saying why: {silent}")
+        lines = [*job.notices, *lines]
+    silent = [client_id for client_id, said in enumerate(job.said) if "left" not in said]
+    if not lines and silent:
+        lines.append(f"these clients ended early, without saying why: {format_ids(silent)}")
     if not lines:
         return None
-    causes = {client_id: failure for client_id, failure in failures.items() if failure["culprit"] is None}
-    if causes and not is_first_silent and all(one["type"] == ConfigurationError.__name__ for one in causes.values()):
+    causes = {client_id: failure for client_id, failure in failures.items() if not _is_consequence(failure)}
+    if causes and not is_first_silent and all(one["error"] == ConfigurationError.__name__ for one in causes.values()):
         # All clients have one environment: what some heard of the others adds nothing.
         return 2, _errors(causes)
     return 1, lines
+
+
+def _is_consequence(failure: Mapping[str, Any]) -> bool:
+    """Whether an error, as `error_to_json` gives it, names a client that failed before."""
+    return PeerFailedError.__name__ in failure["bases"] and failure["attributes"]["client_id"] is not None
 
 
 def _errors(failures: Mapping[int, Mapping[str, Any]]) -> list[str]:
     """Say the errors, each once, the causes before what followed from them."""
     clients: dict[tuple[bool, str], list[int]] = defaultdict(list)
     for client_id, failure in failures.items():
-        clients[failure["culprit"] is not None, f"{failure['type']}: {failure['text']}"].append(client_id)
+        clients[_is_consequence(failure), f"{failure['error']}: {failure['text']}"].append(client_id)
     return [
         f"{'client' if len(ids) == 1 else 'clients'} {format_ids(ids)}: {text}"
         for (_, text), ids in sorted(clients.items(), key=lambda item: (item[0][0], item[1]))

@@ -9,8 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from ...errors import BringupError
 from ...processes.child import OnOutput, Stream
@@ -19,6 +18,8 @@ from ..launcher import Launcher
 from ..outcome import Outcome
 
 _CLIENT = "bringup.commands.demo.client"
+
+_EVENTS = ("ready", "up", "report", "left", "failed")
 
 # A demo that hangs is to say so while one still looks at it; who sets the variables wants something else.
 _DEADLINES = {"BRINGUP_INITIALIZATION_TIMEOUT": "60", "BRINGUP_DEVICE_TIMEOUT": "30"}
@@ -29,55 +30,10 @@ _USE_DEADLINE = 60.0
 _PATIENCE = 2.0
 
 
-@dataclass(slots=True)
-class Said:
-    """What one client has said so far; `None` for what it has not.
+class DemoJob:
+    """One run: its clients as processes, released at one instant, and what each has said; a context manager.
 
-    Attributes:
-        ready: it has imported all, and waits to be released.
-        up_at: when its `initialize()` returned, monotonic.
-        report: what it holds.
-        left: it has shut down in order.
-        failure: its error.
-    """
-
-    ready: bool = False
-    up_at: float | None = None
-    report: dict[str, Any] | None = None
-    left: bool = False
-    failure: dict[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DemoRun:
-    """A run that has ended.
-
-    Attributes:
-        outcome: how the processes ended.
-        said: what the clients said, in client order.
-        pids: their processes, in client order.
-        addresses: their addresses, in client order.
-        released_at: when all were let go at once, monotonic; `None` where it did not come to that.
-        notices: what the launcher had to say of failures.
-    """
-
-    outcome: Outcome
-    said: tuple[Said, ...]
-    pids: tuple[int, ...]
-    addresses: tuple[str, ...]
-    released_at: float | None
-    notices: tuple[str, ...]
-
-
-async def run_job(
-    num_clients: int,
-    device_type: str,
-    environ: Mapping[str, str],
-    *,
-    on_output: OnOutput,
-    on_progress: Callable[[tuple[Said, ...]], None],
-) -> DemoRun:
-    """Run a job of `num_clients` clients on this machine.
+    The clients' standard input is a pipe, whose end releases all of them at once.
 
     Args:
         num_clients: how many.
@@ -86,36 +42,36 @@ async def run_job(
         on_output: gets what else the clients write.
         on_progress: called whenever a client has said something.
 
+    Attributes:
+        said: of each client its messages by their kinds: `ready`, `up`, `report`, `left`, `failed`; see `client`.
+        notices: what the launcher has to say of failures.
+        pids: the clients' processes, once they have ended; 0 for one that was not started.
+        addresses: the clients' addresses.
+        released_at: when all were released, monotonic; `None` before.
+
     Raises:
-        BringupError: the clients could not be started, or did not end in time.
         ConfigurationError: an option in the environment is wrong.
     """
-    job = _DemoJob(num_clients, device_type, _DEADLINES | dict(environ), on_output, on_progress)
-    try:
-        return await job.run()
-    finally:
-        job.close()
-
-
-class _DemoJob:
-    """One run. The clients' standard input is a pipe, whose end releases them all at once."""
 
     def __init__(
         self,
         num_clients: int,
         device_type: str,
         environ: Mapping[str, str],
+        *,
         on_output: OnOutput,
-        on_progress: Callable[[tuple[Said, ...]], None],
+        on_progress: Callable[[DemoJob], None],
     ) -> None:
+        environ = _DEADLINES | dict(environ)
         options = Options.resolve(None, {}, environ)
         self._timeout = options.initialization_timeout + options.shutdown_timeout + _USE_DEADLINE
-        self._said = tuple(Said() for _ in range(num_clients))
-        self._notices: list[str] = []
+        self.said: tuple[dict[str, dict[str, Any]], ...] = tuple({} for _ in range(num_clients))
+        self.notices: list[str] = []
+        self.pids = [0] * num_clients
+        self.released_at: float | None = None
         self._on_output = on_output
         self._on_progress = on_progress
         self._all_ready = asyncio.Event()
-        self._released_at: float | None = None
         self._overdue = ""
         self._reading, self._writing = os.pipe()
         self._launcher = Launcher(
@@ -123,13 +79,19 @@ class _DemoJob:
             num_clients,
             environ,
             on_output=self._hear,
-            say=self._notices.append,
+            say=self.notices.append,
             patience=_PATIENCE,
             stdin=self._reading,
             end_signal=signal.SIGTERM,  # SIGINT would have each of them print where it was
         )
+        self.addresses = self._launcher.addresses
 
-    async def run(self) -> DemoRun:
+    async def run(self) -> Outcome:
+        """Run it to its end.
+
+        Raises:
+            BringupError: the clients could not be started, or did not end in time.
+        """
         watch = asyncio.create_task(self._watch())
         try:
             outcome = await self._launcher.run()
@@ -137,17 +99,14 @@ class _DemoJob:
             watch.cancel()
         if self._overdue:
             raise BringupError(self._overdue)
-        pids = {ended.client_id: ended.pid for ended in outcome.ended}
-        return DemoRun(
-            outcome=outcome,
-            said=self._said,
-            pids=tuple(pids.get(client_id, 0) for client_id in range(len(self._said))),
-            addresses=self._launcher.addresses,
-            released_at=self._released_at,
-            notices=tuple(self._notices),
-        )
+        for ended in outcome.ended:
+            self.pids[ended.client_id] = ended.pid
+        return outcome
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
         os.close(self._reading)
         self._end_input()
 
@@ -157,7 +116,7 @@ class _DemoJob:
         try:
             async with asyncio.timeout(limit):
                 await self._all_ready.wait()
-            self._released_at = time.monotonic()
+            self.released_at = time.monotonic()
             self._end_input()
             step, limit = "come up, use their job and leave it", self._timeout
             await asyncio.sleep(limit)
@@ -168,11 +127,14 @@ class _DemoJob:
 
     async def _hear(self, client_id: int, stream: Stream, lines: bytes) -> None:
         for line in lines.removesuffix(b"\n").split(b"\n"):
-            if stream == "stderr" or not _take(self._said[client_id], line):
+            message = _message_of(line) if stream == "stdout" else None
+            if message is None:
                 await self._on_output(client_id, "stderr", line + b"\n")
-        if all(one.ready for one in self._said):
+            else:
+                self.said[client_id][message.pop("event")] = message
+        if all("ready" in one for one in self.said):
             self._all_ready.set()
-        self._on_progress(self._said)
+        self._on_progress(self)
 
     def _end_input(self) -> None:
         if self._writing >= 0:
@@ -180,24 +142,10 @@ class _DemoJob:
             self._writing = -1
 
 
-def _take(said: Said, line: bytes) -> bool:
-    """Note what a client says; returns whether the line is one of its messages."""
+def _message_of(line: bytes) -> dict[str, Any] | None:
+    """Return a client's message, or `None` for what else it, or a library, prints."""
     try:
         message = json.loads(line)
-        event = message.pop("event")
-    except (ValueError, TypeError, AttributeError, KeyError):
-        return False
-    match event:
-        case "ready":
-            said.ready = True
-        case "up":
-            said.up_at = message["at"]
-        case "report":
-            said.report = message
-        case "left":
-            said.left = True
-        case "failed":
-            said.failure = message
-        case _:
-            return False
-    return True
+    except ValueError:
+        return None
+    return message if isinstance(message, dict) and message.get("event") in _EVENTS else None

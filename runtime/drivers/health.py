@@ -41,6 +41,11 @@ class DeviceWatch:
         """The type of the devices; known once they are up."""
         return self._backend.device_type
 
+    @property
+    def simulated(self) -> bool:
+        """Whether the devices do not exist; known once they are up."""
+        return self._backend.simulated
+
     async def start(self, tag: ev.Tag) -> ev.BackendStarted | ev.BackendFailed:
         """Bring the devices up, and check their health once."""
         try:

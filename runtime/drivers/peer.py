@@ -225,6 +225,11 @@ class CoordinationPeer:
         """The type of the devices; right once the job is up."""
         return self._devices.device_type
 
+    @property
+    def simulated(self) -> bool:
+        """Whether the devices do not exist; right once the job is up."""
+        return self._devices.simulated
+
     def report_progress(self, step: int) -> None:
         """Note the step that the program is at; see `System.report_progress`. Called on any thread."""
         self._check_alive()

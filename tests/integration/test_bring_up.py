@@ -14,16 +14,17 @@ def test_four_clients_hold_the_same_table() -> None:
     first = facts[0]
     for client_id, one in enumerate(facts):
         assert one["client_id"] == client_id
-        for key in ("job_id", "core_ids", "devices", "topology", "jobs", "kinds"):
+        for key in ("job_id", "core_ids", "devices", "topology", "jobs", "simulated"):
             assert one[key] == first[key]
-        assert one["local_devices"] == first["core_ids"][8 * client_id : 8 * client_id + 8]
+        assert one["local_device_ids"] == list(range(8 * client_id, 8 * client_id + 8))
         assert [member["phase"] for member in one["members"]] == ["ready"] * 4
     assert sorted(first["core_ids"]) == list(range(32))
     assert first["core_ids"] != list(range(32))
     assert first["topology"]["mesh_shape"] == [4, 4, 1, 2]
     assert first["jobs"] == list(job.jobs)
-    assert first["devices"][8] == "/job:worker/replica:0/task:1/device:SIM:0"
-    assert all("SIM" in kind for kind in first["kinds"])
+    assert first["devices"][8]["name"] == "/job:worker/replica:0/task:1/device:SIM:0"
+    assert first["simulated"]
+    assert all("SIM" in device["kind"] for device in first["devices"])
 
 
 def test_sixteen_clients_come_up() -> None:
@@ -42,8 +43,8 @@ def test_clients_with_unequal_numbers_of_devices() -> None:
         ]
         facts = [call.value() for call in calls]
     assert [one["core_ids"] for one in facts] == [[0, 1, 2, 3, 4, 5]] * 3
-    assert [one["local_devices"] for one in facts] == [[0, 1, 2], [3], [4, 5]]
-    assert facts[0]["devices"][3] == "/job:worker/replica:0/task:1/device:CPU:0"
+    assert [one["local_device_ids"] for one in facts] == [[0, 1, 2], [3], [4, 5]]
+    assert facts[0]["devices"][3]["name"] == "/job:worker/replica:0/task:1/device:CPU:0"
     assert facts[0]["topology"] is None
 
 
@@ -75,7 +76,7 @@ def test_the_example_of_the_dtensor_documentation() -> None:
         for client_id in range(4):
             job.start([client_id], **dtensor, DTENSOR_CLIENT_ID=str(client_id), DTENSOR_JOB_NAME="trainer")
         facts = job.initialize(device_type="SIM")
-    assert facts[3]["devices"][-1] == "/job:trainer/replica:0/task:3/device:SIM:7"
+    assert facts[3]["devices"][-1]["name"] == "/job:trainer/replica:0/task:3/device:SIM:7"
 
 
 def test_one_address_and_a_number_of_clients() -> None:
@@ -100,11 +101,11 @@ def test_heartbeats_flow_while_a_backend_takes_three_seconds() -> None:
         job.start([0])
         job.start([1], BRINGUP_SIM_START_SECONDS="3")
         facts = job.initialize(device_type="SIM", heartbeat_interval=0.2, heartbeat_timeout=1.0)
-    spans = {name: duration for name, _, duration, client_id in facts[1]["timeline"] if client_id == 1}
+    spans = {span["phase"]: span["duration"] for span in facts[1]["timeline"] if span["client_id"] == 1}
     assert spans["devices"] >= 3.0
     assert spans["connect"] + spans["rendezvous"] < 2.0
     waited_for = [
-        client_id for name, _, duration, client_id in facts[0]["timeline"] if name == "devices" and duration > 2
+        span["client_id"] for span in facts[0]["timeline"] if span["phase"] == "devices" and span["duration"] > 2
     ]
     assert waited_for == [1]
 

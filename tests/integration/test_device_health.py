@@ -130,7 +130,7 @@ def test_a_client_may_have_no_devices_where_all_allow_it() -> None:
     with LocalJob(N, environment={"BRINGUP_SIM_FAULT": "1:missing:8"}) as job:
         job.start()
         facts = job.initialize(device_type="SIM", allow_empty=True)
-        assert [len(own["local_devices"]) for own in facts] == [8, 0, 8]
+        assert [len(own["local_device_ids"]) for own in facts] == [8, 0, 8]
         assert all(own["core_ids"] == facts[0]["core_ids"] for own in facts)
         assert [call.value() for call in job.call("all_reduce", array=[1])] == [[N]] * N
         for call in job.call("shutdown"):
@@ -175,7 +175,7 @@ def test_a_job_with_backends_in_processes_of_their_own_comes_up_and_leaves_none_
         job.start()
         before = job.resources()
         facts = job.initialize(device_type="SIM", isolate_backend=True, **HEALTH)
-        assert [len(own["local_devices"]) for own in facts] == [8] * N
+        assert [len(own["local_device_ids"]) for own in facts] == [8] * N
         for call in job.call("shutdown"):
             call.value()
         assert job.resources_beyond(before) == [{}] * N

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -44,9 +45,25 @@ def test_local_mode_needs_no_network() -> None:
             "commit",
         ]
         assert system.members[0].pid == os.getpid()
-        assert repr(system) == "<SyncSystem client 0 of 1, 8 SIM devices, ready>"
+        assert repr(system) == "<SyncSystem client 0 of 1, 8 simulated SIM devices, ready>"
     with pytest.raises(bringup.NotInitializedError):
         bringup.current()
+
+
+def test_the_facts_are_a_value_for_json() -> None:
+    with bringup.sync.initialize("SIM", **ONE) as system:
+        facts = json.loads(json.dumps(system.to_json(), allow_nan=False))
+        assert (facts["job_id"], facts["client_id"], facts["num_clients"]) == (system.job_id, 0, 1)
+        assert (facts["device_type"], facts["simulated"], facts["failure"]) == ("SIM", True, None)
+        assert facts["core_ids"] == [device["core_id"] for device in facts["devices"]]
+        assert facts["local_device_ids"] == [device["id"] for device in facts["devices"]]
+        assert facts["devices"][3]["location"] == list(system.devices[3].location or ())
+        assert facts["topology"]["mesh_shape"] == [2, 2, 1, 2]
+        assert (facts["members"][0]["pid"], facts["members"][0]["phase"]) == (os.getpid(), "ready")
+        assert [span["phase"] for span in facts["timeline"]] == [str(span.name) for span in system.timeline]
+    with bringup.sync.initialize("CPU", **ONE) as system:
+        assert not system.simulated
+        assert "simulated" not in repr(system)
 
 
 def test_one_system_at_a_time() -> None:

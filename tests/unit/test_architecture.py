@@ -25,8 +25,8 @@ LAYERS = {
     "transport": {"errors"},
     "processes": {"errors"},
     "runtime": {"errors", "devices", "transport", "processes", ""},
-    "testing": {"errors", "devices", "transport", "processes", "runtime", "commands", ""},
-    "commands": {"errors", "devices", "transport", "processes", "runtime", "testing", ""},
+    "testing": {"errors", "devices", "transport", "processes", "runtime", ""},
+    "commands": {"errors", "devices", "transport", "processes", "runtime", ""},
     "sync": {"runtime"},
     "compat": {"errors", "runtime"},
 }
