@@ -22,6 +22,7 @@ from typing import Any
 from ..errors import ConfigurationError
 from ..transport.addresses import Address
 from ..transport.attempts import Trouble, TroubleKind
+from ..transport.in_process import Pipe, Signal
 from ..transport.ports import (
     ChannelClosedError,
     Connection,
@@ -35,7 +36,7 @@ from ..transport.ports import (
     ServiceWelcome,
 )
 from ..transport.tcp.handshake import AcceptancePolicy, Hello, Purpose, Status
-from .memory_streams import MemoryConnection, MemoryLink, MemoryServiceLink, Pipe, Signal
+from .memory_streams import MemoryConnection, MemoryLink, MemoryServiceLink
 
 _log = logging.getLogger("bringup")
 
