@@ -329,7 +329,7 @@ def test_the_plugin_costs_other_projects_nothing(pytester: pytest.Pytester) -> N
             assert loaded <= {"bringup", "bringup.testing", "bringup.testing.plugin"} | OTHERS
         """.replace("OTHERS", "{name for name in loaded if name.startswith('asyncio')}")
     )
-    pytester.runpytest_subprocess(*PLUGIN, "-W", "error").assert_outcomes(passed=1)
+    pytester.runpytest_subprocess(*PLUGIN, "-p", "no:asyncio", "-W", "error").assert_outcomes(passed=1)
 
 
 # The page.
