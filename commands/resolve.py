@@ -13,11 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from ..errors import ConfigurationError
+from ..runtime.configuration.environment import unknown_variables
 from ..runtime.configuration.job import JobSpec
 from ..runtime.configuration.options import Options, option_settings
 from ..runtime.configuration.resolve import resolve_job
 from ..runtime.configuration.settings import Origin
-from ..runtime.configuration.variables import unknown_variables
 
 _ROWS = 32
 

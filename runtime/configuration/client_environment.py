@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from ...devices.gpu.visible_devices import COMMON_VISIBLE_VARIABLE, VISIBLE_VARIABLE
 from ...processes.report import LAUNCHER
 from ...transport.tcp.interfaces import free_ports
-from .local_clients import LOCAL_CLIENT_ID, NUM_LOCAL_CLIENTS
+from .environment import LOCAL_CLIENT_ID, NUM_LOCAL_CLIENTS
 
 # Variables that describe a job to bringup and to others: a client must see this job alone.
 IDENTITY = (

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from ...transport.addresses import Address
-from .finding import Finding
-from .job_list import is_bns
+from .job_facts import JobFacts, is_bns
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class JobSource(Protocol):
     def passed_over(self, environ: Mapping[str, str]) -> str | None:
         """Say why this source does not apply here, or `None` where it does. Never raises."""
 
-    def read(self, environ: Mapping[str, str]) -> Finding:
+    def read(self, environ: Mapping[str, str]) -> JobFacts:
         """Read the job; only asked where the source applies.
 
         Raises:

@@ -10,13 +10,13 @@ from ...devices.base import BackendConfig
 from ...errors import ConfigurationError
 from ...processes.report import Launch
 from ...transport.addresses import Address
+from .environment import unknown_variables
 from .job import JobSpec
-from .job_list import is_bns
+from .job_facts import is_bns
 from .options import Options
 from .request import OnFailure, Request
 from .resolve import resolve_job
 from .validation import whole_number
-from .variables import unknown_variables
 
 _log = logging.getLogger("bringup")
 

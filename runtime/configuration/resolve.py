@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...errors import ConfigurationError
-from .environments import FAMILIES
-from .finding import Finding, as_job_name, find_job
+from .environment import FAMILIES, LOCAL_CLIENT_ID, local_clients
 from .job import Considered, JobSource, JobSpec
-from .job_list import as_jobs
-from .local_clients import LOCAL_CLIENT_ID, local_clients
+from .job_facts import JobFacts, as_job_name, as_jobs, find_job
 from .settings import Origin, Setting
 
 # Asked in this order, after the families of variables and before local mode. Each is a JobSource that reads one
@@ -69,7 +67,7 @@ class _Arguments:
         given = (self.jobs.is_set, self.client_id.is_set, self.num_clients.is_set)
         return None if any(given) else "none of jobs, client_id and num_clients was given"
 
-    def read(self, environ: Mapping[str, str]) -> Finding:
+    def read(self, environ: Mapping[str, str]) -> JobFacts:
         variable = Setting.from_environ(environ, "BRINGUP_CLIENT_ID")
         if self.jobs.is_set and variable.is_set and not self.client_id.is_set and len(as_jobs(self.jobs)) > 1:
             raise ConfigurationError(
@@ -92,12 +90,12 @@ class _LocalMode:
     def passed_over(self, environ: Mapping[str, str]) -> str | None:
         return None
 
-    def read(self, environ: Mapping[str, str]) -> Finding:
+    def read(self, environ: Mapping[str, str]) -> JobFacts:
         for variable in ("BRINGUP_JOB_NAME", "DTENSOR_JOB_NAME"):
             setting = Setting.from_environ(environ, variable)
             if setting.is_set:
-                return Finding(job_name=as_job_name(setting), provenance={"job_name": variable})
-        return Finding()
+                return JobFacts(job_name=as_job_name(setting), provenance={"job_name": variable})
+        return JobFacts()
 
 
 def _first_of(sources: Sequence[JobSource], job_name: Setting, environ: Mapping[str, str]) -> JobSpec:
@@ -125,12 +123,12 @@ def _with_local_clients(spec: JobSpec, environ: Mapping[str, str]) -> JobSpec:
     return replace(spec, local_client_id=local[0], num_local_clients=local[1], provenance=provenance)
 
 
-def _ground(found: Finding) -> str:
+def _ground(found: JobFacts) -> str:
     given = found.provenance.get("coordinator_address") or found.provenance.get("num_clients")
     return f"{given} is given" if given else "it is the first that applies"
 
 
-def _spec(source: str, found: Finding, job_name: Setting, considered: tuple[Considered, ...]) -> JobSpec:
+def _spec(source: str, found: JobFacts, job_name: Setting, considered: tuple[Considered, ...]) -> JobSpec:
     fields = ("jobs", "coordinator_address", "num_clients", "client_id", "local_client_id", "job_name")
     provenance = {name: found.provenance.get(name, "default") for name in fields}
     name = found.job_name or ("localhost" if found.num_clients == 1 else "worker")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bringup.runtime.configuration.client_environment import IDENTITY, client_environment, free_addresses
-from bringup.runtime.configuration.environments import DTensorFamily, JaxFamily, KerasFamily, _Family
+from bringup.runtime.configuration.environment import DTensorFamily, JaxFamily, KerasFamily, _Family
 from bringup.runtime.configuration.resolve import resolve_job
 
 FOREIGN: tuple[_Family, ...] = (DTensorFamily(), KerasFamily(), JaxFamily())

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from bringup.errors import ConfigurationError
 from bringup.runtime.configuration import resolve as resolve_module
-from bringup.runtime.configuration.finding import Finding
 from bringup.runtime.configuration.job import JobSpec
+from bringup.runtime.configuration.job_facts import JobFacts
 from bringup.runtime.configuration.resolve import resolve_job
 
 SEED = "localhost:10000,localhost:10001,localhost:10002,localhost:10003"
@@ -505,8 +505,8 @@ class Cluster:
     def passed_over(self, environ: Mapping[str, str]) -> str | None:
         return self.reason
 
-    def read(self, environ: Mapping[str, str]) -> Finding:
-        return Finding(coordinator_address="h0:1", num_clients=3, client_id=2, local_client_id=0)
+    def read(self, environ: Mapping[str, str]) -> JobFacts:
+        return JobFacts(coordinator_address="h0:1", num_clients=3, client_id=2, local_client_id=0)
 
 
 @pytest.mark.parametrize("resolver", ["slurm", "", "SLURM"])

@@ -10,7 +10,7 @@ import pytest
 import bringup
 import bringup.sync
 from bringup.devices import registry
-from bringup.runtime.configuration.variables import VARIABLES, unknown_variables
+from bringup.runtime.configuration.environment import VARIABLES, unknown_variables
 
 
 @pytest.mark.parametrize("name", sorted(VARIABLES))
@@ -49,7 +49,7 @@ def test_no_name_is_proposed_that_would_not_do(name: str, advice: str) -> None:
 
 
 def test_backends_of_other_distributions_have_settings_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bringup.runtime.configuration.variables.offered_types", lambda: ["NPU"])
+    monkeypatch.setattr("bringup.runtime.configuration.environment.offered_types", lambda: ["NPU"])
     assert list(unknown_variables({"BRINGUP_NPU_CORES": "4", "BRINGUP_MPU_CORES": "4"})) == ["BRINGUP_MPU_CORES"]
     assert registry.offered_types() == sorted(registry.offered_types())
 

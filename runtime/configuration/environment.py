@@ -1,18 +1,34 @@
-"""The families of environment variables that may say who the clients of a job are.
+"""The environment variables that bringup reads: which job this is, which client of its host, and which are misspelt.
 
-A family applies as soon as one of its identifying variables is set and not empty; from then on everything is read from
-it, and what it leaves out is an error, never filled from another family.
+A family of variables applies as soon as one of its identifying variables is set and not empty; from then on everything
+is read from it, and what it leaves out is an error, never filled from another family.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 
+from ...devices.registry import offered_types
 from ...errors import ConfigurationError
-from .finding import Finding, find_job, incomplete
+from ...processes.report import LAUNCHER
 from .job import JobSource
-from .settings import Origin, Setting
+from .job_facts import JobFacts, find_job, incomplete
+from .options import UNAVAILABLE, Options
+from .settings import Origin, Setting, as_integer
+
+LOCAL_CLIENT_ID = "BRINGUP_LOCAL_CLIENT_ID"
+NUM_LOCAL_CLIENTS = "BRINGUP_NUM_LOCAL_CLIENTS"
+
+# A slip (a port in the place of a number of clients) is to be refused; no host runs as many clients.
+_LOCAL_CLIENTS_MAX = 1 << 16
+
+_ARGUMENTS = ("on_failure", "reset", "local_device_ids", "num_logical_cpu_devices", "device_type")
+_CLOSE = 0.7
+
+_PREFIX = "BRINGUP_"
 
 _UNSET = Setting("", None, Origin.DEFAULT)
 
@@ -39,7 +55,7 @@ class _Family:
             return None
         return self._absence(environ, names)
 
-    def read(self, environ: Mapping[str, str]) -> Finding:
+    def read(self, environ: Mapping[str, str]) -> JobFacts:
         return find_job(
             jobs=Setting.from_environ(environ, self.jobs),
             num_clients=_optional(environ, self.num_clients),
@@ -82,7 +98,7 @@ class DTensorFamily(_Family):
         absence = self._absence(environ, (self.jobs,))
         return f"{absence}, which asks for local mode" if self.jobs in environ else absence
 
-    def read(self, environ: Mapping[str, str]) -> Finding:
+    def read(self, environ: Mapping[str, str]) -> JobFacts:
         client_id = Setting.from_environ(environ, self.client_id)
         if not client_id.is_set and self.client_id in environ:
             # Most likely a launcher's variable that was never filled: every client would take itself for client 0.
@@ -114,7 +130,7 @@ class JaxFamily(_Family):
     num_clients = "JAX_NUM_PROCESSES"
     client_id = "JAX_PROCESS_ID"
 
-    def read(self, environ: Mapping[str, str]) -> Finding:
+    def read(self, environ: Mapping[str, str]) -> JobFacts:
         settings = [Setting.from_environ(environ, name) for name in self.identifying()]
         missing = [setting.name for setting in settings if not setting.is_set]
         if missing:
@@ -129,3 +145,62 @@ FAMILIES: tuple[JobSource, ...] = (BringupFamily(), DTensorFamily(), KerasFamily
 
 def _optional(environ: Mapping[str, str], name: str | None) -> Setting:
     return _UNSET if name is None else Setting.from_environ(environ, name)
+
+
+def local_clients(environ: Mapping[str, str]) -> tuple[int, int] | None:
+    """Return the number of this client among those of its host, and how many these are; `None` where nobody says.
+
+    Raises:
+        ConfigurationError: one of the two variables is missing or malformed.
+    """
+    local_id, count = (Setting.from_environ(environ, name) for name in (LOCAL_CLIENT_ID, NUM_LOCAL_CLIENTS))
+    if not local_id.is_set and not count.is_set:
+        return None
+    for given, missing in ((local_id, count), (count, local_id)):
+        if not missing.is_set:
+            raise incomplete(str(given), [missing.name], "describes the clients of a host")
+    number = as_integer(count, "a number of clients", least=1, most=_LOCAL_CLIENTS_MAX)
+    return as_integer(local_id, f"a client's number among {number} of its host", least=0, most=number - 1), number
+
+
+VARIABLES = frozenset(
+    {
+        *(f"{_PREFIX}{field.name.upper()}" for field in fields(Options)),
+        "BRINGUP_JOBS",
+        "BRINGUP_CLIENT_ID",
+        "BRINGUP_NUM_CLIENTS",
+        "BRINGUP_JOB_NAME",
+        LOCAL_CLIENT_ID,
+        NUM_LOCAL_CLIENTS,
+        "BRINGUP_HOST_CUDA_VISIBLE_DEVICES",
+        LAUNCHER,
+        "BRINGUP_CPU_LOCATION",
+        "BRINGUP_SIM_FAULT",
+        "BRINGUP_SIM_START_SECONDS",
+        "BRINGUP_SIM_TOPOLOGY",
+    }
+)
+"""All variables that begin with `BRINGUP_` and mean something to bringup itself."""
+
+
+def unknown_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that begin with `BRINGUP_` and have no effect, each with a sentence that says so.
+
+    Those that begin with `BRINGUP_<TYPE>_` are the settings of a backend that an installed distribution offers.
+    """
+    strange = sorted(name for name in environ if name.startswith(_PREFIX) and name not in VARIABLES)
+    if strange:
+        of_backends = tuple(f"{_PREFIX}{device_type}_" for device_type in offered_types())
+        strange = [name for name in strange if not name.startswith(of_backends)]
+    return {name: f"{name} is no variable that bringup reads, and has no effect{_advice(name)}" for name in strange}
+
+
+def _advice(name: str) -> str:
+    argument = name.removeprefix(_PREFIX).lower()
+    if argument in _ARGUMENTS:
+        return f": {argument} is an argument of initialize() only"
+    offered = [known.removeprefix(_PREFIX) for known in VARIABLES if known[len(_PREFIX) :].lower() not in UNAVAILABLE]
+    closest = difflib.get_close_matches(name.removeprefix(_PREFIX), offered, n=1, cutoff=_CLOSE)
+    return (
+        f": the closest is {_PREFIX}{closest[0]}" if closest else ": `bringup resolve` shows the options that there are"
+    )
