@@ -6,7 +6,7 @@ import asyncio
 
 from ..transport.in_process import Pipe, PipeConnection
 from ..transport.ports import ChannelClosedError, ServiceReceiver
-from ..transport.wire.codec import encode
+from ..transport.wire.control import encode
 from ..transport.wire.messages import ClientMessage, Message
 
 _SLICE_BYTES = 256 * 1024

@@ -16,6 +16,9 @@ from ..machines.events import Up
 if TYPE_CHECKING:
     from ...devices.topology.topology import Topology
 
+_LOCATION = np.dtype(("<i4", (4,)))
+"""x, y, z and core of a device, as they are sent."""
+
 
 def tell_topology(up: Up | None, job_name: str) -> TopologyTold:
     """Return what is told of the topology of a job, `up` or not yet."""
@@ -24,7 +27,7 @@ def tell_topology(up: Up | None, job_name: str) -> TopologyTold:
     table = up.table
     if table.locations is None:
         return TopologyTold((), b"", f"the devices of job {job_name!r} have no location")
-    return TopologyTold(tuple(table.counts.tolist()), table.locations.astype("<i4").tobytes(), "")
+    return TopologyTold(tuple(table.counts.tolist()), table.locations.astype(_LOCATION.base).tobytes(), "")
 
 
 async def ask_topology(network: Network, address: Address, timeout: float) -> Topology:
@@ -51,9 +54,19 @@ async def ask_topology(network: Network, address: Address, timeout: float) -> To
         raise _unanswered(address, f": {reason}")
     if told.reason:
         raise ConfigurationError(f"the coordinator on {address} has no topology to tell: {told.reason}")
+    return _topology_of(told, address)
+
+
+def _topology_of(told: TopologyTold, address: Address) -> Topology:
     from ...devices.topology.topology import Topology  # clients tell, and do not load it for that
 
-    locations = np.frombuffer(told.locations, "<i4").reshape(-1, 4).astype(np.int32)
+    num_devices = sum(told.counts)
+    if min(told.counts, default=0) < 0 or len(told.locations) != _LOCATION.itemsize * num_devices:
+        raise BringupError(
+            f"the coordinator on {address} told of clients with {told.counts} devices, and sent {len(told.locations)} "
+            f"bytes of locations, where each device has {_LOCATION.itemsize}"
+        )
+    locations = np.frombuffer(told.locations, _LOCATION).astype(np.int32)
     return Topology.of_locations(np.array(told.counts, np.int32), locations)
 
 

@@ -26,7 +26,7 @@ from bringup.devices.sim.backend import SimBackend
 from bringup.devices.thread import BackendThread
 from bringup.errors import DeviceInitializationError, PeerFailedError
 from bringup.runtime.machines.id_ranges import runs_of
-from bringup.transport.wire.codec import CLIENT_MESSAGE_BYTES_MAX, encode
+from bringup.transport.wire.control import CLIENT_MESSAGE_BYTES_MAX, encode
 from bringup.transport.wire.messages import Ready
 
 from .odd_answers import ANSWERS, ERRORS, OddBackend

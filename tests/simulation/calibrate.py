@@ -14,8 +14,9 @@ from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
 from bringup.transport.addresses import Address
 from bringup.transport.credentials import INSECURE
 from bringup.transport.grpc.connection import GrpcServer, open_connection
+from bringup.transport.names import Names
 from bringup.transport.wire import framing
-from bringup.transport.wire.codec import decode, encode
+from bringup.transport.wire.control import decode, encode
 from bringup.transport.wire.messages import (
     PROTOCOL_VERSION,
     Formed,
@@ -106,7 +107,7 @@ async def _be_a_crowd(pipe: Any) -> None:
     address = Address.parse(f"127.0.0.1:{_PORT}")
     connections = []
     for client_id in range(_CLIENTS):
-        connection, _ = await open_connection(address, INSECURE, lambda text: None, expected=True)
+        connection, _ = await open_connection(Names(), address, INSECURE, lambda text: None, expected=True)
         link = f"host-{client_id}:1"
         await connection.send(
             Register(client_id, _CLIENTS, "worker", PROTOCOL_VERSION, "0", client_id, link, "host", 1, link, "CPU", 1.0)

@@ -16,9 +16,10 @@ from bringup.runtime.machines import events as ev
 from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
 from bringup.runtime.machines.kv import store as kv_store
 from bringup.runtime.machines.kv.store import KeyValueStore
-from bringup.transport.wire import codec
+from bringup.transport.wire import control
 from bringup.transport.wire.services import Items, ListKeys, ServiceReply
 
+from . import costs
 from . import world as worlds
 from .costs import Meter
 from .faults import BreakConnection
@@ -34,9 +35,10 @@ Planting = Callable[[pytest.MonkeyPatch], None]
 
 
 def tell_all_at_once(patch: pytest.MonkeyPatch) -> None:
-    """Formed is encoded anew for every client, and all of them are told in one go."""
+    """Formed is encoded anew for every client, by an encoder in Python, and all of them are told in one go."""
     patch.setattr(worlds, "TOLD_AT_ONCE", 1_000_000)
-    patch.setattr(codec, "_once", lambda shared, make: make(shared))
+    patch.setattr(costs, "ENCODED_BYTE", 0.1e-6)
+    patch.setattr(control, "_encoded_once", control._encoded)
 
 
 def block_the_loop(patch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,8 @@ from ..names import Endpoint, Names
 from ..ports import ChannelClosedError, Connection, DialReport
 from ..tcp.dial import DialError, open_any, reach
 from ..tcp.interfaces import check_free
-from ..wire.codec import CLIENT_MESSAGE_BYTES_MAX, MESSAGE_BYTES_MAX, MalformedMessageError, decode, encode
+from ..wire.control import CLIENT_MESSAGE_BYTES_MAX, MESSAGE_BYTES_MAX, decode, encode
+from ..wire.form import MalformedMessageError
 from ..wire.messages import Message
 from .settings import grpc
 

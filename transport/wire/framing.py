@@ -62,6 +62,7 @@ _HAS_LARGE: dict[type, Callable[[Any], bool]] = {
     Items: lambda message: _is_any_apart(message.items),
     Changes: lambda message: _is_any_apart(message.changes),
 }
+_UNSENDABLE = (*REFUSALS, OverflowError, TypeError, UnicodeEncodeError)
 _CHECKED = {IncrementKey, EnterBarrier}
 """Messages with numbers whose bounds are narrower than those of msgpack."""
 
@@ -72,17 +73,16 @@ def encode_parts(message: ServiceMessage) -> list[bytes]:
     Raises:
         ConfigurationError: it has a field that no frame can carry: what, and how large it is.
     """
-    kind = type(message)
-    if kind is Refusal:
-        message = _sendable(message)  # type: ignore[arg-type]
-    has_large = _HAS_LARGE.get(kind)
+    has_large = _HAS_LARGE.get(type(message))
+    if has_large is not None and has_large(message):
+        return _in_parts(message)
     try:
-        if has_large is not None and has_large(message):
-            return _in_parts(message)
         body = _encode(message)
-        if len(body) > _WITHIN_BOUNDS or kind in _CHECKED:
+        if len(body) > _WITHIN_BOUNDS or type(message) in _CHECKED:
             _decode(body)
-    except (*REFUSALS, OverflowError, UnicodeEncodeError, TypeError) as error:
+    except _UNSENDABLE as error:
+        if type(message) is Refusal and (sendable := _sendable(message)) != message:
+            return encode_parts(sendable)
         raise _unsendable(message, error) from None
     return [_pack_length(len(body)) + body]
 
@@ -112,7 +112,10 @@ def decode(frame: bytes | memoryview) -> ServiceMessage:
 
 def _in_parts(message: ServiceMessage) -> list[bytes]:
     """Return the parts of a frame, of which some are large values."""
-    _decode(_encode(_without_values(message)))
+    try:
+        _decode(_encode(_without_values(message)))
+    except _UNSENDABLE as error:
+        raise _unsendable(message, error) from None
     writer = _PartsWriter()
     writer.put_message(message)
     parts = writer.parts()
@@ -190,10 +193,7 @@ def _array_header(count: int) -> bytes:
 
 def _sendable(refusal: Refusal) -> Refusal:
     # A text may quote what UTF-8 has no form for, and what is long: it is for people.
-    text = refusal.text
-    if len(text) <= TEXT_CHARS_MAX and text.isascii():
-        return refusal
-    text = text[:TEXT_CHARS_MAX].encode("utf-8", "replace").decode()
+    text = refusal.text[:TEXT_CHARS_MAX].encode("utf-8", "replace").decode()
     return Refusal(refusal.ticket, refusal.error, text, refusal.missing)
 
 

@@ -1,120 +1,123 @@
-"""The messages that a peer and the coordinator exchange over a session.
+"""The messages of a session between a peer and the coordinator. Pure.
 
-They are plain data: the machines are written in terms of them, and `codec` gives them their wire form. Names
-and meanings of the fields are those of `protos/bringup.proto`; a test holds the two together.
+Each is declared once, here: machines are written in terms of it, and `control` gives it its wire form. Of a message
+that is the first on a connection, so that either side may be of another version, a later version may have more fields
+at the end: they are ignored.
 """
 
-from __future__ import annotations
+from typing import Annotated
 
-from dataclasses import dataclass
+from msgspec import Meta
+
+from .form import Body, Part, Signed, Unsigned
 
 PROTOCOL_VERSION = 5
 """Raised whenever an older peer could misunderstand a newer one; the coordinator refuses any other."""
 
 
-class Shared:
-    """What is said to many clients. Its wire form is kept in `wire` once it was made: to make it again for each client
-    costs the coordinator the square of their number.
+_MANY = Meta(max_length=1_000_000)
+"""Entries of a list: more than the clients of any job that fits a message, and less than could fill a memory."""
+
+_Ints = Annotated[tuple[Signed, ...], _MANY]
+
+
+class Shared(Body, frozen=True, dict=True):
+    """A message that many clients get: `control` keeps its wire form in `__dict__["wire"]` once it was made.
+
+    To make it again for each client costs the coordinator the square of their number.
     """
 
-    __slots__ = ("wire",)
+
+class First(Body, frozen=True, forbid_unknown_fields=False):
+    """A message by which sides of different versions find out that they are."""
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Part, frozen=True):
     """One phase of one client's bring-up; `start` and `duration` in seconds since that client began."""
 
     name: str
     start: float
     duration: float
-    client_id: int
+    client_id: Signed
 
     def __repr__(self) -> str:
         times = f"start={self.start:.6f}, duration={self.duration:.6f}"
         return f"Span(name={str(self.name)!r}, {times}, client_id={self.client_id})"
 
 
-@dataclass(frozen=True, slots=True)
-class KindRun:
+class KindRun(Part, frozen=True):
     """`count` devices in a row of the same kind and backend."""
 
     kind: str
-    count: int
+    count: Signed
 
 
-@dataclass(frozen=True, slots=True)
-class MemberInfo:
+class MemberInfo(Part, frozen=True):
     """What everybody is told of a client once the job has formed."""
 
-    client_id: int
+    client_id: Signed
     address: str
     hostname: str
-    pid: int
-    incarnation: int
+    pid: Signed
+    incarnation: Unsigned
     link_address: str
 
 
-@dataclass(frozen=True, slots=True)
-class MemberUpdate(Shared):
+class MemberUpdate(Part, frozen=True):
     """A change of a client's phase or health, or of how often its session was taken up again."""
 
-    client_id: int
+    client_id: Signed
     phase: str
     healthy: bool
     health: str
-    reconnects: int = 0
+    reconnects: Signed = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Overdue:
+class Overdue(Part, frozen=True):
     """A client whose heartbeat is late; `age` in seconds."""
 
-    client_id: int
+    client_id: Signed
     age: float
 
 
-@dataclass(frozen=True, slots=True)
-class Step(Shared):
+class Step(Part, frozen=True):
     """The step of its program that a client is at; `age` in seconds since it got there."""
 
-    client_id: int
-    step: int
+    client_id: Signed
+    step: Signed
     age: float
 
 
-@dataclass(frozen=True, slots=True)
-class Leaver:
+class Leaver(Part, frozen=True):
     """Clients `first` to `last` are leaving; each has called `collectives` collectives, and comes to no other."""
 
-    first: int
-    last: int
-    collectives: int
+    first: Signed
+    last: Signed
+    collectives: Signed
 
 
 # From a client to the coordinator.
 
 
-@dataclass(frozen=True, slots=True)
-class Register:
+class Register(First, frozen=True, tag=33):
     """Begins a session: who this client is, and what it believes of the job."""
 
-    client_id: int
-    num_clients: int
+    client_id: Signed
+    num_clients: Signed
     job_name: str
-    protocol_version: int
+    protocol_version: Signed
     package_version: str
-    incarnation: int
+    incarnation: Unsigned
     address: str
     hostname: str
-    pid: int
+    pid: Signed
     link_address: str
     device_type: str
     heartbeat_interval: float
     jobs_digest: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(Body, frozen=True, tag=34):
     """The periodic sign of life.
 
     `step` is where the program says that it is, `step_age` the seconds since it got there; both -1 where it says
@@ -122,54 +125,49 @@ class Heartbeat:
     in a collective or a barrier; 0 while it waits.
     """
 
-    sequence: int
+    sequence: Signed
     phase: str
     healthy: bool
     health: str
-    step: int = -1
+    step: Signed = -1
     step_age: float = -1.0
     busy: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(Body, frozen=True, tag=35):
     """This client has merged and verified its table of devices."""
 
     digest: bytes
-    kinds: tuple[KindRun, ...]
-    spans: tuple[Span, ...]
+    kinds: Annotated[tuple[KindRun, ...], _MANY]
+    spans: Annotated[tuple[Span, ...], _MANY]
 
 
-@dataclass(frozen=True, slots=True)
-class Suspect:
+class Suspect(Body, frozen=True, tag=36):
     """The ring link with `client_id` broke; the coordinator is to find out why."""
 
-    client_id: int
+    client_id: Signed
     cause: str
 
 
-@dataclass(frozen=True, slots=True)
-class LinkDelayed:
+class LinkDelayed(Body, frozen=True, tag=37):
     """The ring link to `client_id` cannot be opened yet; where its address refuses, its process may have died."""
 
-    client_id: int
+    client_id: Signed
     cause: str
     is_refused: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Leave:
+class Leave(Body, frozen=True, tag=38):
     """This client wants to shut down, and waits up to `timeout` seconds for the others.
 
     It has called `collectives` collectives, and comes to no other.
     """
 
     timeout: float
-    collectives: int = 0
+    collectives: Signed = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Goodbye:
+class Goodbye(Body, frozen=True, tag=39):
     """This client failed and is going: `error` is the exception's type, `cause` its text."""
 
     phase: str
@@ -177,28 +175,25 @@ class Goodbye:
     cause: str
 
 
-@dataclass(frozen=True, slots=True)
-class PreemptionNotice:
+class PreemptionNotice(Body, frozen=True, tag=40):
     """From a client: `client_id` is to be taken `deadline_in` seconds from now; `reason` says how that is known."""
 
-    client_id: int
+    client_id: Signed
     deadline_in: float
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class StepTold:
+class StepTold(Body, frozen=True, tag=41):
     """From a client: `step` is the last that its program came to, and it comes to no later one unknowingly."""
 
-    number: int
-    step: int
+    number: Signed
+    step: Signed
 
 
 # From the coordinator to a client.
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(First, frozen=True, tag=42):
     """The registration is refused; `ours` is the coordinator's value, `yours` the client's."""
 
     field: str
@@ -207,126 +202,114 @@ class Refused:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatAck:
+class HeartbeatAck(Body, frozen=True, tag=43):
     """The coordinator's sign of life.
 
     `missing` lists the clients that have not registered as pairs of first and last id, `steps` those furthest behind.
     `host` is client 0, in the first: a client that waits for the others asks it whether it lives.
     """
 
-    sequence: int
-    missing: tuple[int, ...]
-    overdue: tuple[Overdue, ...]
-    updates: tuple[MemberUpdate, ...]
-    steps: tuple[Step, ...] = ()
-    host: tuple[MemberInfo, ...] = ()
+    sequence: Signed
+    missing: _Ints
+    overdue: Annotated[tuple[Overdue, ...], _MANY]
+    updates: Annotated[tuple[MemberUpdate, ...], _MANY]
+    steps: Annotated[tuple[Step, ...], _MANY] = ()
+    host: Annotated[tuple[MemberInfo, ...], _MANY] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Formed(Shared):
+class Formed(Shared, frozen=True, tag=44):
     """All clients have registered. `has_services` tells whether client 0 serves the coordination services."""
 
     job_id: str
-    epoch: int
-    members: tuple[MemberInfo, ...]
+    epoch: Signed
+    members: Annotated[tuple[MemberInfo, ...], _MANY]
     has_services: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Commit(Shared):
+class Commit(Shared, frozen=True, tag=45):
     """All clients hold the same table: the job is up. `spans` holds the slowest client of each phase."""
 
-    kinds: tuple[KindRun, ...]
-    spans: tuple[Span, ...]
+    kinds: Annotated[tuple[KindRun, ...], _MANY]
+    spans: Annotated[tuple[Span, ...], _MANY]
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict(Shared):
+class Verdict(Shared, frozen=True, tag=46):
     """The job has failed: because of whom, in which phase, and how that was found out.
 
-    `error` is the public exception this becomes. `missing` and `present` are id pairs as in `HeartbeatAck`.
+    `error` is the public exception this becomes. `missing` are the clients that did not come, and `also` those that
+    failed with it, as pairs of first and last id.
     """
 
     error: str
-    client_id: int
+    client_id: Signed
     address: str
     hostname: str
     phase: str
     cause: str
-    missing: tuple[int, ...]
-    also: tuple[int, ...]
+    missing: _Ints
+    also: _Ints
 
 
-@dataclass(frozen=True, slots=True)
-class Dismissed(Shared):
+class Dismissed(Shared, frozen=True, tag=47):
     """The shutdown is complete; `missing` holds the clients that never asked for it, as in `HeartbeatAck`."""
 
-    missing: tuple[int, ...]
+    missing: _Ints
 
 
-@dataclass(frozen=True, slots=True)
-class StepAsked(Shared):
+class StepAsked(Shared, frozen=True, tag=48):
     """To all clients: which step is your program at? `number` counts the agreements."""
 
-    number: int
+    number: Signed
 
 
-@dataclass(frozen=True, slots=True)
-class PointSet(Shared):
+class PointSet(Shared, frozen=True, tag=49):
     """To all clients: the sync step is `step`, for `reason`; `NO_STEP` where there is none, and `reason` says why."""
 
-    number: int
-    step: int
+    number: Signed
+    step: Signed
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Leaving(Shared):
+class Leaving(Shared, frozen=True, tag=50):
     """To all clients: `leavers` have begun to shut down."""
 
-    leavers: tuple[Leaver, ...]
+    leavers: Annotated[tuple[Leaver, ...], _MANY]
 
 
 # Of the session itself, which may be carried by several connections, one after another; no machine sees them.
 
 
-@dataclass(frozen=True, slots=True)
-class Resume:
+class Resume(Body, frozen=True, tag=51):
     """Takes a session up on a new connection; `received` counts the messages that this side has received in it."""
 
-    client_id: int
-    incarnation: int
-    received: int
+    client_id: Signed
+    incarnation: Unsigned
+    received: Signed
 
 
-@dataclass(frozen=True, slots=True)
-class Resumed:
+class Resumed(Body, frozen=True, tag=52):
     """The answer to `Resume`; `received` likewise. Refused where nobody knows the session."""
 
-    received: int
+    received: Signed
 
 
-@dataclass(frozen=True, slots=True)
-class Acknowledge:
+class Acknowledge(Body, frozen=True, tag=53):
     """`received` messages of the session have come: they need not be kept."""
 
-    received: int
+    received: Signed
 
 
-@dataclass(frozen=True, slots=True)
-class AskTopology:
+class AskTopology(First, frozen=True, tag=54):
     """Said instead of `Register` by one who is no client: answered by `TopologyTold`, and the connection ends.
 
     Attributes:
         protocol_version: of who asks.
     """
 
-    protocol_version: int
+    protocol_version: Signed
 
 
-@dataclass(frozen=True, slots=True)
-class TopologyTold:
+class TopologyTold(Body, frozen=True, tag=55):
     """Where the devices of the job are.
 
     Attributes:
@@ -335,7 +318,7 @@ class TopologyTold:
         reason: why the rest is empty, where it is: the job is not up, or its devices have no location.
     """
 
-    counts: tuple[int, ...]
+    counts: _Ints
     locations: bytes
     reason: str
 

@@ -1,12 +1,9 @@
-"""The messages by which the two sides of a session open, resume and end it; one set for both planes."""
+"""The messages by which the two sides of a session open, resume and end it; one set for both planes. Pure."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
+from .form import Body, Unsigned
 
 
-@dataclass(frozen=True, slots=True)
-class OpenSession:
+class OpenSession(Body, frozen=True, tag=24):
     """The first message on a connection, from the side that dials.
 
     Attributes:
@@ -15,37 +12,33 @@ class OpenSession:
         is_new: whether nothing was sent in it yet; what follows then waits for no answer.
     """
 
-    session: int
-    received: int
+    session: Unsigned
+    received: Unsigned
     is_new: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SessionOpened:
+class SessionOpened(Body, frozen=True, tag=25):
     """The answer to an `OpenSession` that resumes; `received` messages of the dialling side have come so far."""
 
-    received: int
+    received: Unsigned
 
 
-@dataclass(frozen=True, slots=True)
-class SessionRefused:
+class SessionRefused(Body, frozen=True, tag=26):
     """The answer where the session cannot be resumed: it is not known here, or has ended."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Acknowledge:
+class Acknowledge(Body, frozen=True, tag=27):
     """`received` messages of the session have come: they need not be kept."""
 
-    received: int
+    received: Unsigned
 
 
-@dataclass(frozen=True, slots=True)
-class EndSession:
+class EndSession(Body, frozen=True, tag=28):
     """The last message of the dialling side, answered by the same: nothing more is said. `received` as above."""
 
-    received: int
+    received: Unsigned
 
 
 SessionMessage = OpenSession | SessionOpened | SessionRefused | Acknowledge | EndSession

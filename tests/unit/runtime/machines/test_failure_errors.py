@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 
 import pytest
+from msgspec.structs import replace
 
 from bringup.errors import (
     CoordinatorLostError,
@@ -39,17 +39,17 @@ def test_a_failure_names_client_host_address_phase_and_cause() -> None:
 
 
 def test_those_that_failed_with_it_are_named() -> None:
-    assert "failed with it: 1, 4-6" in str(of_verdict(dataclasses.replace(VERDICT, also=(1, 1, 4, 6))))
+    assert "failed with it: 1, 4-6" in str(of_verdict(replace(VERDICT, also=(1, 1, 4, 6))))
 
 
 def test_an_error_that_is_nobodys_fault_is_the_same_for_all() -> None:
-    error = of_verdict(dataclasses.replace(VERDICT, error="TopologyError", cause="core id 5 twice"))
+    error = of_verdict(replace(VERDICT, error="TopologyError", cause="core id 5 twice"))
     assert type(error) is TopologyError
     assert str(error) == "core id 5 twice"
 
 
 def test_devices_that_end_a_job_are_an_error_of_devices_and_of_a_client() -> None:
-    error = of_verdict(dataclasses.replace(VERDICT, error="DeviceFailedError", phase="ready", cause="ECC errors"))
+    error = of_verdict(replace(VERDICT, error="DeviceFailedError", phase="ready", cause="ECC errors"))
     assert type(error) is DeviceFailedError
     assert isinstance(error, DeviceError)
     assert isinstance(error, PeerFailedError)
@@ -62,7 +62,7 @@ def test_devices_that_end_a_job_are_an_error_of_devices_and_of_a_client() -> Non
 
 
 def test_an_error_of_a_later_version_is_a_failure_of_that_client() -> None:
-    error = of_verdict(dataclasses.replace(VERDICT, error="QuotaError"))
+    error = of_verdict(replace(VERDICT, error="QuotaError"))
     assert isinstance(error, PeerFailedError)
 
 

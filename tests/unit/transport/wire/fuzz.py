@@ -14,8 +14,9 @@ from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 
-from bringup.transport.wire import framing
+from bringup.transport.wire import control, framing
 from bringup.transport.wire.form import MalformedMessageError
+from bringup.transport.wire.messages import Message
 from bringup.transport.wire.services import ServiceMessage
 
 Decode = Callable[[Any], Any]
@@ -26,6 +27,7 @@ TEXTS = ["", "a", "key/of/something", "größer", "\x1b[31m\n", "\u2028", "x" * 
 OTHERS: list[Any] = [None, True, -1, 1.5, "text", b"bytes", [], [[]], {}, {"a": 1}, [1, 2], 2**64 - 1, -(2**63)]
 
 PLANES: dict[str, tuple[Any, Decode, Callable[[Any], bytes]]] = {
+    "control": (Message, control.decode, control.encode),
     "services": (ServiceMessage, framing.decode, lambda message: framing.encode(message)[4:]),
 }
 """Of each: the union of its messages, and how they are decoded and encoded."""

@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 LARGE = st.integers(0, 40_000).map(lambda size: b"v" * size)
 """Values on both sides of the size from which they are sent as parts of their own."""
 
+NO_SURROGATES = st.characters(exclude_categories=["Cs"])
+"""Of the keys of the services, which are refused with them; in other texts they are replaced."""
+
 
 def messages_of(kind: Any) -> st.SearchStrategy[Any]:
     """Return the messages of one type."""
@@ -30,7 +33,7 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
     least, most = meta.ge, meta.le
     simple: dict[Any, st.SearchStrategy[Any]] = {
         int: st.integers(0 if least is None else int(least), 2**64 - 1 if most is None else int(most)),
-        str: st.text(st.characters(exclude_categories=["Cs"]), max_size=30),
+        str: st.text(max_size=30) if meta.max_length is None else st.text(NO_SURROGATES, max_size=30),
         bytes: st.binary(max_size=50) | LARGE,
         bool: st.booleans(),
         float: st.floats(min_value=least, allow_nan=False),

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from bringup.runtime.machines import events as ev
 from bringup.runtime.machines.coordinator.config import CoordinatorConfig
@@ -69,11 +70,11 @@ def register(number: int, **other: Any) -> Register:
         device_type="SIM",
         heartbeat_interval=1.0,
     )
-    return dataclasses.replace(base, **other)
+    return replace(base, **other)
 
 
 def ready(digest: bytes = b"same", **other: Any) -> Ready:
-    return dataclasses.replace(Ready(digest, (KindRun("SIM", 2),), ()), **other)
+    return replace(Ready(digest, (KindRun("SIM", 2),), ()), **other)
 
 
 def say(machine: CoordinatorMachine, client_id: int, message: ClientMessage, now: float = 0.0) -> list[Any]:
@@ -350,7 +351,7 @@ def test_who_is_away_when_the_job_fails_is_waited_for_and_told() -> None:
 def test_who_is_behind_is_told_in_heartbeats() -> None:
     machine = running()
     for client_id, step in enumerate((42, 41, 42)):
-        beat = dataclasses.replace(BEAT, step=step, step_age=1.0)
+        beat = replace(BEAT, step=step, step_age=1.0)
         effects = say(machine, client_id, beat, float(client_id))
     (ack,) = answers(effects, HeartbeatAck)
     assert ack.steps == (Step(1, 41, 2.0), Step(0, 42, 3.0), Step(2, 42, 1.0))
@@ -361,18 +362,18 @@ def test_a_stall_is_a_failure_of_who_is_furthest_behind_where_it_is_asked_for() 
     for client_id in range(N):
         say(machine, client_id, register(client_id))
     for client_id, (step, busy) in enumerate(((42, 0.0), (41, 59.0), (42, 59.0))):
-        said = say(machine, client_id, dataclasses.replace(BEAT, step=step, step_age=59.0, busy=busy))
+        said = say(machine, client_id, replace(BEAT, step=step, step_age=59.0, busy=busy))
         assert answers(said, Verdict) == []
-    assert answers(say(machine, 0, dataclasses.replace(BEAT, step=42, step_age=61.0), 2.0), Verdict) == []
-    found = verdict(say(machine, 1, dataclasses.replace(BEAT, step=41, step_age=61.0, busy=61.0), 2.0))
+    assert answers(say(machine, 0, replace(BEAT, step=42, step_age=61.0), 2.0), Verdict) == []
+    found = verdict(say(machine, 1, replace(BEAT, step=41, step_age=61.0, busy=61.0), 2.0))
     assert found.client_id == 1
     assert found.cause == "no progress for 61.0 s (stall_timeout=60 s): it is at step 41, 1 behind client 0"
 
 
 def test_of_several_that_have_stalled_the_one_furthest_behind_is_named() -> None:
     steps = Stragglers(stall_timeout=60.0)
-    steps.note(1, dataclasses.replace(BEAT, step=41, step_age=59.0, busy=60.0), 0.0)
-    steps.note(2, dataclasses.replace(BEAT, step=42, step_age=59.0, busy=60.0), 0.0)
+    steps.note(1, replace(BEAT, step=41, step_age=59.0, busy=60.0), 0.0)
+    steps.note(2, replace(BEAT, step=42, step_age=59.0, busy=60.0), 0.0)
     found = steps.stalled(2)
     assert found is not None
     assert found[0] == 1
@@ -387,8 +388,8 @@ def test_what_a_client_may_have_done_since_it_last_spoke_is_not_held_against_it(
     machine = CoordinatorMachine(dataclasses.replace(CONFIG, stall_timeout=3.0))
     for client_id in range(N):
         say(machine, client_id, register(client_id))
-    say(machine, 1, dataclasses.replace(BEAT, step=0, step_age=2.0, busy=2.0), 0.0)
-    assert verdict(say(machine, 2, dataclasses.replace(BEAT, step=4, step_age=3.0, busy=3.0), 5.0)).client_id == 2
+    say(machine, 1, replace(BEAT, step=0, step_age=2.0, busy=2.0), 0.0)
+    assert verdict(say(machine, 2, replace(BEAT, step=4, step_age=3.0, busy=3.0), 5.0)).client_id == 2
 
 
 def test_a_client_that_is_leaving_has_not_stalled() -> None:
@@ -398,15 +399,15 @@ def test_a_client_that_is_leaving_has_not_stalled() -> None:
     for client_id in range(N):
         say(machine, client_id, ready())
     for client_id in (1, 2):
-        say(machine, client_id, dataclasses.replace(BEAT, step=client_id, step_age=2.0, busy=2.0), 1.0)
+        say(machine, client_id, replace(BEAT, step=client_id, step_age=2.0, busy=2.0), 1.0)
     say(machine, 1, Leave(30.0), 1.0)
-    found = verdict(say(machine, 2, dataclasses.replace(BEAT, step=2, step_age=5.0, busy=5.0), 4.0))
+    found = verdict(say(machine, 2, replace(BEAT, step=2, step_age=5.0, busy=5.0), 4.0))
     assert found.client_id == 2
 
 
 def test_the_silent_are_named_with_the_step_they_were_at() -> None:
     machine = running()
-    say(machine, 1, dataclasses.replace(BEAT, step=7, step_age=0.0))
+    say(machine, 1, replace(BEAT, step=7, step_age=0.0))
     assert verdict(listen(machine, 11, silent=1)).cause == "no heartbeat for 10.0 s (it is at step 7)"
 
 
@@ -666,7 +667,7 @@ def test_it_tells_the_services_who_is_who_and_where() -> None:
     assert machine.is_member(1, 1001)
     assert not machine.is_member(1, 1002)
     assert not machine.is_member(9, 1009)
-    say(machine, 1, dataclasses.replace(BEAT, step=7, step_age=0.0))
+    say(machine, 1, replace(BEAT, step=7, step_age=0.0))
     assert machine.whereabouts(1) == "h1:9000, in phase ready, at step 7"
     say(machine, 2, Leave(5.0))
     assert machine.live() == [0, 1]
