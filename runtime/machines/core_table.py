@@ -1,4 +1,4 @@
-"""The job's table of devices: what each client adds to the merge, and what must hold of the result.
+"""The job's table of devices: each client's part of the merge, and the checks of the result.
 
 The merge follows DTensor's: each client writes its core ids at its own offset into a vector of zeros, and the sum over
 all clients is everybody's table. A sum of disjoint slots hides a slot written twice and one never written, so each row
@@ -29,6 +29,8 @@ _FINGERPRINT = slice(7, 7 + FINGERPRINT_COLUMNS)
 _SHARES = 7 + FINGERPRINT_COLUMNS
 _COLUMNS = _SHARES + 1
 _TYPE_BYTES_MAX = 16
+"""Of a device type's name: longer names are compared by their beginning, and the merge stays one small message."""
+
 _ID_MAX = _PLACES_MAX = np.iinfo(np.int32).max
 
 
@@ -54,7 +56,7 @@ class CoreTable:
 
 
 def own_entry(client_id: int, num_clients: int, device_type: str, num_devices: int) -> Int32Array:
-    """Return what this client adds to the merge of entries: int32 `[num_clients, 5]`, its count and its type's name."""
+    """Return this client's part of the first merge: int32 `[num_clients, 5]`, its count and its type's name."""
     entries = np.zeros((num_clients, 1 + _TYPE_BYTES_MAX // 4), np.int32)
     entries[client_id, 0] = num_devices
     entries[client_id, 1:] = np.frombuffer(device_type.encode()[:_TYPE_BYTES_MAX].ljust(_TYPE_BYTES_MAX, b"\0"), "<i4")
@@ -99,7 +101,7 @@ def _check_types(types: Int32Array) -> None:
 def own_rows(
     client_id: int, counts: Int32Array, devices: Sequence[LocalDevice], *, share_devices: bool = False
 ) -> Int32Array:
-    """Return what this client adds to the merge of the table: int32 `[D, 10]`.
+    """Return this client's part of the second merge: int32 `[D, 10]`.
 
     A device without a hardware id gets its position in the job as its core id. With `share_devices`, other clients that
     say so too may have the same ones.
@@ -125,12 +127,12 @@ def own_rows(
 
 
 def shared_device(counts: Int32Array, rows: Int32Array) -> Shared | None:
-    """Return which device two clients have brought up, and do not both share, by the merged `rows`; `None` for none."""
+    """Return a device that two clients have brought up without sharing it, from the merged `rows`; or `None`."""
     return find_shared(counts, rows[:, _FINGERPRINT], rows[:, _SHARES] == 1)
 
 
 def table_of(counts: Int32Array, rows: Int32Array) -> CoreTable:
-    """Return the table that the merged `rows` make.
+    """Return the table of the merged `rows`.
 
     Raises:
         TopologyError: a slot was not written exactly once, or ids or locations are not unique; names the clients.
@@ -169,7 +171,7 @@ def _locations(counts: Int32Array, rows: Int32Array) -> Int32Array | None:
 
 
 def _check_extent(counts: Int32Array, locations: Int32Array) -> None:
-    """Raise `TopologyError` where a machine that holds all locations has more places than a topology counts."""
+    """Raise `TopologyError` if the bounding box of all locations has more places than a topology can number."""
     extents = [int(largest) + 1 for largest in locations.max(axis=0)]
     if math.prod(extents) <= _PLACES_MAX:
         return

@@ -18,7 +18,7 @@ what a socket holds is read in less, and no verdict is delayed by more than a se
 
 
 class Detector:
-    """Keeps when each client was last heard, and says who has been silent for too long.
+    """The time of each client's last sign of life, and the verdict on silence.
 
     The judge takes its own sleep into account: when it was not run for longer than it asked for (a stopped process, a
     suspended machine, a starved loop), the heartbeats of that time may be waiting unread, so it blames nobody until it
@@ -37,7 +37,7 @@ class Detector:
         self._caught_up_at: float | None = None
 
     def awake(self, now: float) -> None:
-        """Note that the judge runs; to be called at every event, and at least once an interval."""
+        """Note that the judge runs: call it at every event, and at least once an interval."""
         if self._last_awake is None:
             self._listening_since = now
         elif (pause := now - self._last_awake) > 2 * self._interval:
@@ -46,16 +46,16 @@ class Detector:
         self._last_awake = now
 
     def caught_up(self, now: float) -> None:
-        """Note that nothing was unread at a time. Who never says so is taken to have read all at any time."""
+        """Note that nothing was unread at `now`. Without any such call, nothing ever counts as unread."""
         self._caught_up_at = now
 
     def slept(self, now: float) -> float:
-        """Return for how many seconds the judge did not run, where it woke up less than the timeout ago; or else 0."""
+        """Return the seconds for which the judge did not run, if it woke up within the last timeout; otherwise 0."""
         is_lately = self._listening_since is not None and now - self._listening_since < self.timeout
         return self._slept if is_lately else 0.0
 
     def may_have_given_up(self, client_id: int, now: float) -> bool:
-        """Return whether a client that is gone may have gone because it did not hear the judge for a timeout.
+        """Return whether a client that has gone may have given up a silent judge.
 
         It is not said of one that was heard well after the judge woke up, or else lately.
         """
@@ -75,7 +75,7 @@ class Detector:
         self._last_heard.pop(client_id, None)
 
     def overdue(self, now: float, age: float) -> list[tuple[int, float]]:
-        """Return the clients not heard for more than `age` seconds with the seconds, the longest first."""
+        """Return the clients not heard for more than `age` seconds, each with its seconds, the longest first."""
         late: list[tuple[int, float]] = []
         for client_id, last_heard in self._last_heard.items():
             if now - last_heard <= age:
@@ -84,7 +84,7 @@ class Detector:
         return late
 
     def silent(self, now: float) -> list[tuple[int, float]]:
-        """Return the clients to be declared dead, with the seconds since a heartbeat of each was due.
+        """Return the clients to be declared dead, each with the seconds since its heartbeat was due.
 
         The first is judged by when its next heartbeat was due, as it may have fallen silent just before. With it go all
         that have not been heard for the timeout: they may have fallen silent at the same moment.
@@ -98,7 +98,7 @@ class Detector:
         return [(client_id, age - self._interval) for client_id, age in late]
 
     def deadline(self) -> float | None:
-        """Return when to be woken next: to judge, or just to know that the judge is awake."""
+        """Return when to wake this next: to judge, or to show that the judge is awake."""
         if not self._last_heard or self._last_awake is None or self._listening_since is None:
             return None
         due = max(next(iter(self._last_heard.values())) + self._interval, self._listening_since) + self.timeout
@@ -108,7 +108,7 @@ class Detector:
 
 
 class Lag:
-    """A process that was stopped, or starved, finds its deadlines past, and what would have met them not read yet.
+    """The lateness of a machine: a process that was stopped finds its deadlines past, and unread events that meet them.
 
     It reads first, for a moment, and judges then, by what it has read.
     """
@@ -118,7 +118,7 @@ class Lag:
         self._has_read = False
 
     def woken(self, due: float | None, now: float) -> None:
-        """Note that the machine runs now, and should have run at `due`."""
+        """Note that the machine runs at `now`, and was due at `due`."""
         if self.is_reading(now):
             return
         late = 0.0 if due is None else now - due
@@ -128,9 +128,9 @@ class Lag:
             self._reads_until = now + min(max(_READING_SHARE * late, _READING_MIN), _READING_MAX)
 
     def is_reading(self, now: float) -> bool:
-        """Return whether it is not to judge yet."""
+        """Return whether it still reads its backlog, and must not judge."""
         return now < self._reads_until
 
     def after(self, due: float) -> float:
-        """Return when it can judge what falls due."""
+        """Return the earliest time of a judgement that is due at `due`."""
         return max(due, self._reads_until)

@@ -1,4 +1,4 @@
-"""Devices that two clients have brought up: found by their fingerprints in the merge, and named.
+"""Detection of devices that two clients have brought up, by their fingerprints in the merge.
 
 A fingerprint travels with each device as a hash. Where one is on two clients, these two write into a further merge what
 they call the device and which host they are on, so that every client raises the same error.
@@ -23,13 +23,14 @@ FINGERPRINT_COLUMNS = 2
 """64 bits: among 100,000 devices two of the same hash have a chance of one in three thousand million."""
 
 _TEXT_BYTES = 256
+"""Of a device's and of a host's name in a claim; a longer name is cut in the error text."""
 
 Shared = tuple[tuple[int, int], tuple[int, int], int]
 """The client and local index of a device, those of the same device on another client, and how many such there are."""
 
 
 def hash_of(fingerprint: str) -> Int32Array:
-    """Return what stands for a fingerprint in a row, int32 `[2]`; zeros for none."""
+    """Return the hash of a fingerprint for a row, int32 `[2]`; zeros for none."""
     if not fingerprint:
         return np.zeros(FINGERPRINT_COLUMNS, np.int32)
     data = fingerprint.encode(errors="replace")
@@ -39,7 +40,7 @@ def hash_of(fingerprint: str) -> Int32Array:
 
 
 def find_shared(counts: Int32Array, hashes: Int32Array, shares: npt.NDArray[np.bool_]) -> Shared | None:
-    """Find devices that are on two clients; one that a client has twice, as the cores of a chip, is its own matter.
+    """Return a device of two clients; one that a client has twice, as the cores of a chip, does not count.
 
     Args:
         counts: int32 `[num_clients]`, devices of each client.
@@ -70,7 +71,7 @@ def find_shared(counts: Int32Array, hashes: Int32Array, shares: npt.NDArray[np.b
 
 
 def own_claims(client_id: int, hostname: str, devices: Sequence[LocalDevice], shared: Shared) -> Uint8Array:
-    """Return what this client adds to the merge of claims: uint8 `[2, 2, 256]`, the two clients' device and host."""
+    """Return this client's part of the merge of claims: uint8 `[2, 2, 256]`, the two clients' device and host."""
     claims = np.zeros((2, 2, _TEXT_BYTES), np.uint8)
     for claim, (claimant, index) in zip(claims, shared[:2], strict=True):
         if claimant == client_id:
@@ -82,7 +83,7 @@ def own_claims(client_id: int, hostname: str, devices: Sequence[LocalDevice], sh
 
 
 def shared_error(shared: Shared, claims: Uint8Array) -> TopologyError:
-    """Return the error for what `find_shared` found; `claims` is the merged one."""
+    """Return the error for a result of `find_shared` and the merged `claims`."""
     (one, one_index), (other, other_index), number = shared
     (name, host), (_, other_host) = ([_text(field) for field in claim] for claim in claims)
     more = f" ({number} devices are so shared)" if number > 1 else ""

@@ -1,4 +1,4 @@
-"""How the news that a job has failed becomes the exception that a user sees."""
+"""Exceptions for the users of a failed job, from the messages and facts of its failure."""
 
 from __future__ import annotations
 
@@ -30,13 +30,17 @@ RENDEZVOUS_TIMEOUT = RendezvousTimeoutError.__name__
 E = TypeVar("E", bound=BaseException)
 
 _NAMED_MAX = 8
+"""Clients that a text names with their addresses."""
+
 _CAUSE_CHARACTERS_MAX = 4096
+"""Of a cause, which goes to every client of the job: an exception may carry a text of any length."""
+
 _ADVICE_ABSENT = "Check that the missing clients were started, with these jobs and ids, and can reach client 0."
 _ADVICE_SLOW = "Look at the logs of those clients, or give them a longer initialization_timeout."
 
 
 def of_verdict(verdict: Verdict) -> BringupError:
-    """Return the exception that `verdict` is."""
+    """Return the exception for a verdict."""
     if verdict.error in JOB_WIDE_ERRORS:
         return JOB_WIDE_ERRORS[verdict.error](verdict.cause)
     if verdict.error == CoordinatorLostError.__name__:
@@ -57,7 +61,7 @@ def of_verdict(verdict: Verdict) -> BringupError:
 
 
 def own_failure(error: BringupError, client_id: int, address: str, host: str, phase: str) -> PeerFailedError:
-    """Return what ended a job as a failure that names a client: this one, where `error` is its own."""
+    """Return `error` as a `PeerFailedError`; one that names no client is this client's own."""
     if isinstance(error, PeerFailedError):
         return error
     text = str(error)
@@ -67,7 +71,7 @@ def own_failure(error: BringupError, client_id: int, address: str, host: str, ph
 
 
 def of_refusal(refusal: Refused, client_id: int, coordinator: str) -> RegistrationRefusedError:
-    """Return the exception that a refused registration is."""
+    """Return the exception for a refused registration."""
     return RegistrationRefusedError(
         f"the coordinator on {coordinator} refused client {client_id}: {refusal.field} is {refusal.yours} here and "
         f"{refusal.ours} there. {refusal.detail}",
@@ -78,7 +82,7 @@ def of_refusal(refusal: Refused, client_id: int, coordinator: str) -> Registrati
 
 
 def coordinator_lost(address: str, host: str, phase: str, cause: str) -> CoordinatorLostError:
-    """Return the exception for a coordinator that went without a word."""
+    """Return the exception for a lost coordinator."""
     return CoordinatorLostError(
         f"client 0 ({host or address}), which hosts the coordinator, was lost in phase {phase}: {cause}. "
         "Look at the log of client 0; restart the job once it is mended.",
@@ -91,7 +95,7 @@ def coordinator_lost(address: str, host: str, phase: str, cause: str) -> Coordin
 
 
 def devices_failed(client_id: int, address: str, host: str, phase: str, cause: str) -> DeviceFailedError:
-    """Return the exception for devices that became unhealthy in a job that is to end then."""
+    """Return the exception for unhealthy devices under `unhealthy_action="fail"`."""
     return DeviceFailedError(
         f"the devices of {_client(client_id, host, address)} became unhealthy in phase {phase}, and "
         f"unhealthy_action='fail' there: {cause.rstrip('.')}. Restart the job once that host is mended, or without it.",
@@ -155,7 +159,7 @@ def not_joined(
 
 
 def collective_without(leaver: MemberInfo, collectives: int, client_id: int, number: int) -> PeerFailedError:
-    """Return the error of a collective to which a client does not come.
+    """Return the exception for a collective that a leaving client does not join.
 
     Args:
         leaver: who is leaving.
@@ -177,14 +181,14 @@ def collective_without(leaver: MemberInfo, collectives: int, client_id: int, num
 
 
 def name_clients(addresses: dict[int, str]) -> str:
-    """Return clients for a text, with their addresses while they are few."""
+    """Return clients for a text, with their addresses if they are few."""
     if len(addresses) > _NAMED_MAX or not all(addresses.values()):
         return f"client{'s' * (len(addresses) > 1)} {format_ids(addresses)}"
     return ", ".join(f"client {client_id} ({address})" for client_id, address in sorted(addresses.items()))
 
 
 def goodbye_cause(error: BaseException) -> str:
-    """Return what the others are told when this client fails with `error`."""
+    """Return the cause of `error` for the other clients."""
     if isinstance(error, PeerFailedError) and error.phase != Phase.LEAVING:
         return error.cause  # of one who leaves, only what waited for it says what is wrong
     if isinstance(error, KeyboardInterrupt) and not str(error):

@@ -26,13 +26,13 @@ def pack_ids(ids: Iterable[int]) -> tuple[int, ...]:
 
 
 def unpack_ids(packed: Sequence[int]) -> Iterator[int]:
-    """Yield the ids that `pack_ids` packed."""
+    """Yield the ids of a result of `pack_ids`."""
     for first, last in zip(packed[::2], packed[1::2], strict=True):
         yield from range(first, last + 1)
 
 
 def format_ids(ids: Iterable[int]) -> str:
-    """Return `ids` for a text: `3`, `1, 4-7`, and no more than a line of them."""
+    """Return `ids` for a text, at most one line: `3`, `1, 4-7`."""
     packed = pack_ids(ids)
     pairs = list(zip(packed[::2], packed[1::2], strict=True))
     shown = [str(first) if first == last else f"{first}-{last}" for first, last in pairs[:_RANGES_SHOWN_MAX]]

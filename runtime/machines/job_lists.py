@@ -1,4 +1,4 @@
-"""Whether clients were given one list of addresses: a digest says so, and where it does not, the first that differs."""
+"""Comparison of the clients' lists of addresses: by a digest, and where it differs, by the first different entry."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from msgspec.structs import replace
 from ...transport.wire.messages import Refused
 
 _DIGEST_BYTES = 8
+"""Two lists differ by mistake, not by design: 64 bits find that."""
 _ADVICE = "All clients must be given the same jobs, in the same order: it gives them their ids."
 # A list that differs is mostly short; of a long one the beginning shows what went wrong as well.
 _CHARACTERS_MAX = 8192
 
 
 def digest_of(addresses: tuple[str, ...] | None) -> str:
-    """Return what two equal lists have in common, empty where only the coordinator's address is known."""
+    """Return the digest of a list, empty where only the coordinator's address is known."""
     if addresses is None:
         return ""
     return hashlib.blake2b(",".join(addresses).encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
 def refusal_of_list(digest: str, addresses: tuple[str, ...] | None) -> Refused | None:
-    """Return the coordinator's refusal of a client whose list has this digest, or `None` where it fits."""
+    """Return the refusal of a client whose list has another digest, or `None`."""
     own = digest_of(addresses)
     if addresses is None or not digest or digest == own:
         return None
@@ -30,7 +31,7 @@ def refusal_of_list(digest: str, addresses: tuple[str, ...] | None) -> Refused |
 
 
 def named(refusal: Refused, addresses: tuple[str, ...] | None) -> Refused:
-    """Return a refusal of a list as one of its first entry that differs, as far as that was sent along."""
+    """Return a refusal of a list, narrowed down to the first different entry, if that was sent along."""
     if refusal.field != "jobs" or addresses is None:
         return refusal
     theirs = refusal.ours.split(",")

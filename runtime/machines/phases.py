@@ -10,7 +10,7 @@ from ...transport.wire.messages import Span
 
 
 class Phase(enum.StrEnum):
-    """What a client is doing, in the order in which it does it. Devices start at once, beside the first two."""
+    """The phases of a client, in their order; devices start beside the first two."""
 
     CONNECT = "connect"
     RENDEZVOUS = "rendezvous"
@@ -26,7 +26,7 @@ class Phase(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a bring-up is; `missing` are the clients that have not registered, as far as is known."""
+    """The state of a bring-up; `missing` are the clients that are not known to have registered."""
 
     phase: Phase
     elapsed: float
@@ -35,7 +35,7 @@ class Progress:
 
 
 class Timeline:
-    """When each phase of one client began and how long it took, in seconds since `initialize()` was called."""
+    """Begin and duration of each phase of one client, in seconds since `initialize()` was called."""
 
     def __init__(self, client_id: int, began: float) -> None:
         self._client_id = client_id
@@ -63,19 +63,19 @@ class Timeline:
 
 
 def phase_named(name: str) -> Phase:
-    """Return the phase of a name that another client gave; of one that there is not, that it is up."""
+    """Return the phase with a name that another client sent; `READY` for an unknown name."""
     return Phase(name) if name in Phase._value2member_map_ else Phase.READY
 
 
 def furthest_behind(phase_of: Mapping[int, str]) -> dict[int, str]:
-    """Return the clients that are in the earliest of the phases, with that phase."""
+    """Return the clients in the earliest phase, with that phase."""
     order = {str(phase): place for place, phase in enumerate(Phase)}
     earliest = min(phase_of.values(), key=lambda phase: order.get(phase, -1))
     return {client_id: phase for client_id, phase in phase_of.items() if phase == earliest}
 
 
 def slowest(spans: list[Span]) -> tuple[Span, ...]:
-    """Return, for each phase, the span of the client that took longest."""
+    """Return the longest span of each phase."""
     worst: dict[str, Span] = {}
     for span in spans:
         if span.name not in worst or span.duration > worst[span.name].duration:

@@ -1,4 +1,4 @@
-"""Preemption: all clients agree on one step of their programs at which they save what they have, before one is taken.
+"""Preemption: the clients agree on one step of their programs, at which all save, before one client is taken.
 
 Theory of operation. A client that learns that it is to be taken tells the coordinator, which waits until `window`
 seconds before that, and then asks all for their steps. A client that was asked tells the last step that its program
@@ -31,14 +31,15 @@ WINDOW = 900.0
 """A client that is taken later than this, in seconds, need not save yet: jax's 15 minutes."""
 
 ANSWER_TIMEOUT = 180.0
-"""How long all have to tell their steps, in seconds: jax's 3 minutes."""
+"""Seconds for all answers to a query: jax's 3 minutes."""
 
 NO_STEP = -1
+"""In a message: the program has come to no step, or there is no sync step."""
 
 
 @dataclass(frozen=True, slots=True)
 class PointAnswered:
-    """To the program: the call `ticket` of `reached_preemption_point` is over."""
+    """An effect: call `ticket` of `reached_preemption_point` returns `is_reached`."""
 
     ticket: int
     is_reached: bool
@@ -84,7 +85,7 @@ class PreemptionAgreement:
     # Transitions.
 
     def announce(self, client_id: int, deadline_in: float, reason: str, now: float) -> ToAll:
-        """Take in that a client is to be taken in `deadline_in` seconds; one that is past is now, infinity is never.
+        """Take in a notice: a client will be taken in `deadline_in` seconds: a negative number is now, infinity never.
 
         Returns:
             What to send to all clients.
@@ -99,7 +100,7 @@ class PreemptionAgreement:
         return self.wake(now)
 
     def told(self, client_id: int, message: StepTold, now: float) -> ToAll:
-        """Take in which step a client is at; one that answers an agreement that is over is not looked at."""
+        """Take in a client's step; an answer to an earlier agreement is dropped."""
         asking = self._asking
         if asking is None or message.number != self._number:
             return []
@@ -107,7 +108,7 @@ class PreemptionAgreement:
         return self._settle_when_all_have_told(asking, now)
 
     def leaves(self, client_id: int, now: float) -> ToAll:
-        """Take in that a client is shutting down: nobody waits for its step."""
+        """Note that a client leaves: nobody waits for its step."""
         self._leavers.add(client_id)
         return self._settle_when_all_have_told(self._asking, now) if self._asking is not None else []
 
@@ -133,7 +134,7 @@ class PreemptionAgreement:
     # Steps.
 
     def _begin(self, now: float) -> ToAll:
-        """Ask all, where a notice has become due. Those that become due until all have told are met by this, too."""
+        """Query all steps if a notice is due. The agreement covers all notices that become due until it ends."""
         due_notices = [notice for notice in self._notices.values() if notice.start <= now]
         if not due_notices:
             return []
@@ -185,7 +186,7 @@ class PreemptionPoint:
     # Transitions.
 
     def reached(self, ticket: int, step: int) -> FromPoint:
-        """Take in that the program has come to `step`, 0 or above, and asks whether that is the sync step.
+        """Take in a call of the program at `step`, 0 or above.
 
         Returns:
             The answer to this call, or nothing yet: then it comes from `point_set`.
@@ -197,12 +198,12 @@ class PreemptionPoint:
         return [*self._come_to(step), PointAnswered(ticket, step in self._points)]
 
     def asked(self, message: StepAsked) -> FromPoint:
-        """Take in that the coordinator asks for the step; the answer waits for the program's first."""
+        """Take in a query of the coordinator; the answer waits for the program's first step."""
         self._asked, self._told = message.number, None
         return self._tell() if self._step != NO_STEP else []
 
     def point_set(self, message: PointSet) -> FromPoint:
-        """Take in what was agreed on."""
+        """Take in the result of an agreement."""
         if message.number != self._asked:
             return []
         self._asked = self._told = None
@@ -211,12 +212,12 @@ class PreemptionPoint:
         return self._release()
 
     def announce(self, deadline_in: float, reason: str) -> list[PreemptionNotice]:
-        """Return the notice to send where this client is to be taken; none where a sync step is ahead anyway."""
+        """Return the notice to send when this client is to be taken; none if a sync step is ahead anyway."""
         is_met = deadline_in <= self._window and any(step > self._step for step in self._points)
         return [] if is_met else [PreemptionNotice(self._client_id, deadline_in, reason)]
 
     def cancel(self, ticket: int) -> None:
-        """Forget a call that nobody waits for any more: the program has not come to its step."""
+        """Drop a call that was cancelled: the program has not come to its step."""
         self._held.pop(ticket, None)
 
     # Steps.
@@ -233,7 +234,7 @@ class PreemptionPoint:
         return [StepTold(self._asked, self._step)]
 
     def _release(self) -> FromPoint:
-        """Answer the calls held back, in the order of their steps, as each passes those before it."""
+        """Answer the pending calls in the order of their steps."""
         held = sorted(self._held.items(), key=lambda call: call[1])
         self._held.clear()
         effects: FromPoint = []

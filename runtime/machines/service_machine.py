@@ -1,4 +1,4 @@
-"""The coordination services of a job: who asks what, in one order, and who is answered."""
+"""The coordination services of a job: key-value store, barriers and `live()`, in one order of requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Replies = list[tuple[int, ServiceReply]]
 
 
 class Services:
-    """Takes requests in one after the other, which makes every one of them atomic, and their order the only one.
+    """Takes requests one after the other: each is atomic, and their order is total.
 
     A client may have several sessions, one for each event loop that it calls from.
 
@@ -48,7 +48,7 @@ class Services:
         self._barriers = BarrierRounds(num_clients, describe)
 
     def handle(self, session: int, client_id: int, request: ServiceRequest, now: float) -> Replies:
-        """Take in one request; returns whom to answer what."""
+        """Take in one request; returns the replies."""
         if isinstance(request, EnterBarrier):
             return self._barriers.enter(session, client_id, request, now)
         if isinstance(request, ListLive):
@@ -64,7 +64,7 @@ class Services:
         return replies
 
     def leave(self, client_id: int, now: float) -> Replies:
-        """Take in that a client leaves the job: what can only end with its help fails."""
+        """Note that a client leaves the job; calls that can only end with its help fail."""
         self._stayers.discard(client_id)
         replies = self._barriers.leave(client_id, now)
         for session in self._getting:
@@ -72,19 +72,19 @@ class Services:
         return replies
 
     def _give_up_waiting(self, session: int) -> Replies:
-        """End the gets of a session where all other clients have left; any that is there may still set a key."""
+        """End the pending gets of a session if all other clients have left."""
         is_alone = self._has_others and self._stayers <= {self._getting[session]}
         return self._store.give_up_waiting(session) if is_alone else []
 
     def close_session(self, session: int, now: float) -> Replies:
-        """Forget a session that is not used any more."""
+        """Drop the state of a session that has ended."""
         self._store.close_session(session)
         self._getting.pop(session, None)
         self._barriers.close_session(session, now)
         return self._barriers.abandon()
 
     def open_rounds(self) -> list[RoundStatus]:
-        """Return the barriers that clients wait at."""
+        """Return the open rounds of all barriers."""
         return self._barriers.status()
 
     def has_work(self, has_room: Callable[[int], bool]) -> bool:

@@ -1,4 +1,4 @@
-"""How rounds of barriers fail, and what those are told who come to such a round later."""
+"""Failures of barrier rounds: their texts, and the answers to clients that come to a failed round later."""
 
 from __future__ import annotations
 
@@ -8,29 +8,41 @@ from dataclasses import dataclass
 from ....errors import BarrierTimeoutError, CollectiveMismatchError, PeerFailedError
 from ....transport.wire.services import Refusal
 from ..id_ranges import format_ids, name_ids, pack_ids
-from .participants import Claim
+from .participants import Participants
 
 LIVE_PREFIX = "bringup/live/"
 """What the names of the barriers of `live()` begin with."""
 
 _COUNTED_NAMES_MAX = 1024
+"""Names whose rounds are counted. A program that makes a new name for each step would fill memory; the count of an old
+name is only missing from a text."""
+
 _DESCRIBED_MAX = 8
+"""Clients that a text describes one by one; the others are ranges."""
+
 _NAME_SHOWN_MAX = 100
+"""Characters of a barrier's name in a text."""
+
 _ROUNDS_MAX = 16
+"""Failed rounds kept for each name: a client that stays away for more gets the later texts, and as many of them."""
+
 _BYTES_MAX = 16 << 20
+"""For all failed rounds of a job: far more than a program needs that handles its failures, and no burden on a host."""
+
 _BYTES_EACH, _BYTES_PER_CLIENT, _BYTES_PER_ID = 512, 96, 16
+"""Estimates of what a failure, a client that has yet to hear of it, and a range of ids take; on the high side."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a round failed: `error` is the public exception this becomes, `missing` clients as pairs of ids."""
+    """The cause of a failed round: `error` is the name of the public exception, `missing` are clients as ranges."""
 
     error: str
     text: str
     missing: tuple[int, ...] = ()
 
     def refusal(self, ticket: int) -> Refusal:
-        """Return what a call in the round is answered with."""
+        """Return the answer to a call in the round."""
         return Refusal(ticket, self.error, self.text, self.missing)
 
 
@@ -60,10 +72,12 @@ def time_out(name: str, missing: Sequence[int], size: int, patience: str, descri
     return Failure(BarrierTimeoutError.__name__, text, pack_ids(missing))
 
 
-def mismatch(name: str, came: Collection[int], theirs: Claim, caller: int, claim: Claim) -> Failure:
-    """Return the failure of a round that `caller` came to with `claim`, and before it `came` with `theirs`."""
-    alone = "" if caller in claim else ", without itself"
-    sayings = [f"client {caller} named {claim}{alone}"]
+def mismatch(
+    name: str, came: Collection[int], theirs: Participants, caller: int, participants: Participants
+) -> Failure:
+    """Return the failure of a round where `caller` passed `participants`, and those that `came` before it `theirs`."""
+    alone = "" if caller in participants else ", without itself"
+    sayings = [f"client {caller} named {participants}{alone}"]
     if came:
         sayings.insert(0, f"client{'s' if len(came) > 1 else ''} {format_ids(came)} named {theirs}")
     text = (
@@ -130,7 +144,7 @@ class _Backlog:
 
 
 class KeptFailures:
-    """The failed rounds to which somebody has not come yet; that call is answered with the round's failure.
+    """The failed rounds to which some clients have not come yet; their calls are answered with the round's failure.
 
     Where a client stays away for many rounds of a name, the oldest are told as the one after them, but each call is
     counted. Where all of it takes more than `bytes_max`, the names whose last failure is oldest are forgotten, and who
@@ -162,7 +176,7 @@ class KeptFailures:
             self._weight -= self._backlogs.pop(next(iter(self._backlogs))).weight
 
     def take(self, name: str, client_id: int) -> Failure | None:
-        """Return what a call of barrier `name` by client `client_id` is to be answered with, if it comes too late."""
+        """Return the failure that answers a call of barrier `name` by client `client_id`, if its round has failed."""
         backlog = self._backlogs.get(name)
         if backlog is None:
             return None
@@ -179,7 +193,7 @@ class KeptFailures:
 
 
 def round_without(what: str, leaver: str, waiting: Collection[int], ended: int | None) -> str:
-    """Return why a round of a barrier fails.
+    """Return the text of a round that fails because a client leaves.
 
     Args:
         what: the barrier.
@@ -200,14 +214,14 @@ def _wait(client_ids: Collection[int]) -> str:
 
 
 class RoundCounts:
-    """How many rounds of each barrier have ended, of the names that were used last; for texts."""
+    """Counts of the rounds that have ended, for the barrier names used last; for texts."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
         self._has_forgotten = False
 
     def count(self, name: str) -> None:
-        """Note that a round has ended."""
+        """Count a round."""
         counts = self._counts
         counts[name] = counts.pop(name, 0) + 1
         if len(counts) > _COUNTED_NAMES_MAX:

@@ -1,4 +1,4 @@
-"""Who takes part in a barrier, as one caller says it: a set of client ids that is never written out."""
+"""The participants of a barrier, by the arguments of one caller: ranges of client ids, never written out."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ..id_ranges import name_ids, unpack_ids
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """A caller's set of clients.
+class Participants:
+    """The set of clients that one caller passed.
 
     `packed` is the set as the caller gave it. `pairs` holds the first and last id of each run of those that the job
     has, in order; `stranger` is an id that the job does not have. Costs the number of runs, not of clients.
@@ -40,15 +40,15 @@ class Claim:
         return f"{known}client {self.stranger}, which is not in this job of {self.num_clients} clients"
 
 
-def read_claim(packed: tuple[int, ...], num_clients: int) -> Claim | str:
-    """Return the set that `packed` says, or what is wrong where it says none.
+def read_participants(packed: tuple[int, ...], num_clients: int) -> Participants | str:
+    """Return the set in `packed`, or the fault where it is malformed.
 
     Args:
         packed: pairs of first and last id, in any order; empty for all of the job.
         num_clients: the number of clients in the job.
     """
     if packed in ((), (0, num_clients - 1)):
-        return Claim(packed, (0, num_clients - 1), num_clients)
+        return Participants(packed, (0, num_clients - 1), num_clients)
     if len(packed) % 2:
         return f"its client_ids are {len(packed)} numbers, which are no pairs of first and last id"
     runs = sorted(zip(packed[::2], packed[1::2], strict=True))
@@ -68,4 +68,4 @@ def read_claim(packed: tuple[int, ...], num_clients: int) -> Claim | str:
             pairs[-1] = last
         elif first <= last:
             pairs += (first, last)
-    return Claim(packed, tuple(pairs), num_clients, stranger)
+    return Participants(packed, tuple(pairs), num_clients, stranger)

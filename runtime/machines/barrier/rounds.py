@@ -1,4 +1,4 @@
-"""Barriers by name: who has come to which round, whom it waits for, and how it ends.
+"""Barriers by name: the rounds of each, the clients that have come, and the end of a round.
 
 Theory of operation. A name can be used again and again. A client's call belongs to the oldest round of the name that
 the client takes part in and has not come to: where all name the same set, its n-th call belongs to round n, and a slow
@@ -35,7 +35,7 @@ from ....errors import ConfigurationError
 from ....transport.wire.services import Done, EnterBarrier, Refusal, ServiceReply
 from ..id_ranges import pack_ids
 from .failures import Failure, KeptFailures, RoundCounts, departure, mismatch, shown, time_out
-from .participants import Claim, read_claim
+from .participants import Participants, read_participants
 
 Replies = list[tuple[int, ServiceReply]]
 """Sessions, and what to answer in them."""
@@ -43,7 +43,7 @@ Replies = list[tuple[int, ServiceReply]]
 
 @dataclass(frozen=True, slots=True)
 class RoundStatus:
-    """An open round: who came and who did not, as pairs of ids, and when it fails, `None` for never."""
+    """An open round: the clients that came and those that are missing, as ranges; it fails at `deadline`, or never."""
 
     name: str
     came: tuple[int, ...]
@@ -54,7 +54,7 @@ class RoundStatus:
 @dataclass(slots=True, eq=False)
 class _Round:
     name: str
-    claim: Claim
+    participants: Participants
     opener: int
     timeout: float
     deadline: float
@@ -64,11 +64,11 @@ class _Round:
     is_over: bool = False
 
     def missing(self) -> list[int]:
-        return [client_id for client_id in self.claim if client_id not in self.waiting]
+        return [client_id for client_id in self.participants if client_id not in self.waiting]
 
 
 class _Deadlines:
-    """The open rounds by deadline; those that are over are swept out once they are the most."""
+    """The open rounds by deadline; rounds that are over are removed once they are the majority."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, _Round]] = []
@@ -116,7 +116,7 @@ class BarrierRounds:
     # Transitions.
 
     def enter(self, session: int, client_id: int, request: EnterBarrier, now: float) -> Replies:
-        """Let client `client_id` come to a barrier; `session` is where to answer the call.
+        """Take in a call of client `client_id`, to be answered in `session`.
 
         Returns:
             `Done` or `Refusal` for every call that ends by this, each with its session; none while the round is open.
@@ -126,24 +126,24 @@ class BarrierRounds:
         """
         replies = self.expire(now)
         this_round = self._rounds.get(request.name)
-        claim: Claim | str
-        if this_round is not None and this_round.claim.packed == request.client_ids:
-            claim = this_round.claim
+        participants: Participants | str
+        if this_round is not None and this_round.participants.packed == request.client_ids:
+            participants = this_round.participants
         else:
-            claim = read_claim(request.client_ids, self._num_clients)
-        if isinstance(claim, str):
-            return [*replies, self._refuse(session, client_id, request, f"{claim}: pass each client's id once")]
+            participants = read_participants(request.client_ids, self._num_clients)
+        if isinstance(participants, str):
+            return [*replies, self._refuse(session, client_id, request, f"{participants}: pass each client's id once")]
         if request.ticket in self._calls.get(session, ()):
             return [*replies, self._refuse(session, client_id, request, f"ticket {request.ticket} waits already")]
         if (failure := self._kept.take(request.name, client_id)) is not None:
             return [*replies, (session, failure.refusal(request.ticket))]
         if this_round is None:
-            return replies + self._open(session, client_id, request, claim, now)
+            return replies + self._open(session, client_id, request, participants, now)
         if client_id in this_round.waiting:
             return [*replies, self._refuse(session, client_id, request, "it waits there already: one call at a time")]
-        is_other = claim is not this_round.claim and claim.pairs != this_round.claim.pairs
-        if is_other or claim.stranger is not None or client_id not in claim:
-            return replies + self._disagree(this_round, session, client_id, request.ticket, claim)
+        is_other = participants is not this_round.participants and participants.pairs != this_round.participants.pairs
+        if is_other or participants.stranger is not None or client_id not in participants:
+            return replies + self._disagree(this_round, session, client_id, request.ticket, participants)
         replies += self._join(this_round, session, client_id, request.ticket)
         if request.timeout == 0.0 and not this_round.is_over:
             replies.append((session, self._give_up(this_round, client_id, request.ticket)))
@@ -162,7 +162,7 @@ class BarrierRounds:
         return True
 
     def close_session(self, session: int, now: float) -> None:
-        """Withdraw all calls of a session that is over; those of the client's other sessions wait on."""
+        """Withdraw all calls of a session that has ended; calls of the client's other sessions wait on."""
         for this_round, client_id in list(self._calls.get(session, {}).values()):
             if this_round.deadline > now:
                 self._withdraw(this_round, client_id)
@@ -173,10 +173,10 @@ class BarrierRounds:
         return self.expire(now) + self.abandon()
 
     def abandon(self) -> Replies:
-        """Fail the rounds to which one who leaves has not come, or has come no more since a call was withdrawn."""
+        """Fail the rounds that wait for a client which leaves, also where it has withdrawn its call."""
         replies: Replies = []
         for this_round in list(self._rounds.values()) if self._leavers else ():
-            if absent := self._absent(this_round.claim, this_round.waiting):
+            if absent := self._absent(this_round.participants, this_round.waiting):
                 failure = self._without(this_round.name, absent, this_round.waiting)
                 # It does not count: the leaver has come to none beyond those before it.
                 replies += [(where, failure.refusal(ticket)) for where, ticket in self._end(this_round)]
@@ -210,12 +210,14 @@ class BarrierRounds:
 
     # Steps.
 
-    def _open(self, session: int, client_id: int, request: EnterBarrier, claim: Claim, now: float) -> Replies:
+    def _open(
+        self, session: int, client_id: int, request: EnterBarrier, participants: Participants, now: float
+    ) -> Replies:
         patience = request.timeout if 0.0 <= request.timeout < math.inf else math.inf
-        this_round = _Round(request.name, claim, client_id, patience, now + patience, len(claim))
-        if claim.stranger is not None or client_id not in claim:
-            return self._disagree(this_round, session, client_id, request.ticket, claim)
-        if absent := self._absent(claim, (client_id,)):
+        this_round = _Round(request.name, participants, client_id, patience, now + patience, len(participants))
+        if participants.stranger is not None or client_id not in participants:
+            return self._disagree(this_round, session, client_id, request.ticket, participants)
+        if absent := self._absent(participants, (client_id,)):
             return [(session, self._without(request.name, absent, (client_id,)).refusal(request.ticket))]
         self._rounds[request.name] = this_round
         self._deadlines.add(this_round)
@@ -232,8 +234,8 @@ class BarrierRounds:
         self._counts.count(this_round.name)
         return [(where, Done(each)) for where, each in self._end(this_round)]
 
-    def _absent(self, claim: Claim, came: Collection[int]) -> list[int]:
-        return sorted(each for each in self._leavers if each in claim and each not in came)
+    def _absent(self, participants: Participants, came: Collection[int]) -> list[int]:
+        return sorted(each for each in self._leavers if each in participants and each not in came)
 
     def _without(self, name: str, absent: list[int], waiting: Collection[int]) -> Failure:
         return departure(name, absent, waiting, self._counts.ended(name), self._describe)
@@ -251,11 +253,13 @@ class BarrierRounds:
         self._kept.keep(this_round.name, failure, missing)
         return self._fail(this_round, failure)
 
-    def _disagree(self, this_round: _Round, session: int, client_id: int, ticket: int, claim: Claim) -> Replies:
-        """Fail the round for all who came, and for all of either set who come later."""
-        failure = mismatch(this_round.name, this_round.waiting, this_round.claim, client_id, claim)
+    def _disagree(
+        self, this_round: _Round, session: int, client_id: int, ticket: int, participants: Participants
+    ) -> Replies:
+        """Fail the round for all that came, and for all of either set that come later."""
+        failure = mismatch(this_round.name, this_round.waiting, this_round.participants, client_id, participants)
         came = {client_id, *this_round.waiting}
-        self._kept.keep(this_round.name, failure, sorted({*this_round.claim, *claim} - came))
+        self._kept.keep(this_round.name, failure, sorted({*this_round.participants, *participants} - came))
         return [*self._fail(this_round, failure), (session, failure.refusal(ticket))]
 
     def _fail(self, this_round: _Round, failure: Failure) -> Replies:
@@ -267,7 +271,7 @@ class BarrierRounds:
         return session, Refusal(request.ticket, ConfigurationError.__name__, text)
 
     def _end(self, this_round: _Round) -> list[tuple[int, int]]:
-        """Take the round out, and return the calls that waited in it."""
+        """Remove the round; returns the calls that waited in it."""
         this_round.is_over = True
         if self._rounds.get(this_round.name) is this_round:
             del self._rounds[this_round.name]

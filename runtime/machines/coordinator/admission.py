@@ -14,7 +14,7 @@ def refusal_of(register: Register, config: CoordinatorConfig, members: Members, 
 
     Args:
         register: the client that wants to join.
-        config: what the job is.
+        config: of the job.
         members: those that have registered.
         is_forming: whether the job still waits for clients.
     """
@@ -41,7 +41,7 @@ def refusal_of(register: Register, config: CoordinatorConfig, members: Members, 
 
 
 def _conflict(register: Register, members: Members, is_forming: bool) -> Refused | None:
-    """Return the refusal of a client that does not fit with those that are here."""
+    """Return the refusal of a client that conflicts with a member."""
     if (incumbent := members.get(register.client_id)) is not None:
         own, other = _process(register), _process(incumbent.register)
         if is_forming:

@@ -11,7 +11,7 @@ _SHOWN_MAX = 16
 """Clients in each answer to a heartbeat: more would cost a large job dear, and only those behind are looked for."""
 
 _SORT_INTERVAL = 0.25
-"""Seconds for which the same is told to all, and its wire form used again."""
+"""Seconds for which one list serves all answers: sorting, and encoding it, costs more than it is worth each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ class Stragglers:
             self._marks[client_id] = _Mark(beat.step, now - max(beat.step_age, 0.0), beat.busy)
 
     def leaves(self, client_id: int) -> None:
-        """Note that a client wants to shut down: from now on it waits for the others."""
+        """Note that a client leaves: from now on it waits for the others."""
         if (mark := self._marks.get(client_id)) is not None:
             self._marks[client_id] = replace(mark, busy=0.0)
 
     def furthest_behind(self, now: float) -> tuple[Step, ...]:
-        """Return the clients that are furthest behind, the last first, as they were up to a quarter of a second ago."""
+        """Return the clients that are furthest behind, the last first; up to a quarter of a second old."""
         if not self._marks:
             return ()
         if self._sorted_at is None or now - self._sorted_at > _SORT_INTERVAL:
@@ -56,7 +56,7 @@ class Stragglers:
         return self._behind
 
     def stalled(self, client_id: int) -> tuple[int, str] | None:
-        """Return who has stalled where `client_id` has, with the cause: of several the one that is furthest behind."""
+        """Return the culprit and the cause if `client_id` has stalled; of several, the one furthest behind."""
         timeout = self._stall_timeout
         mine = self._marks.get(client_id)
         if timeout is None or mine is None or mine.busy < timeout:
@@ -68,7 +68,7 @@ class Stragglers:
         return culprit, cause
 
     def describe(self, client_id: int) -> str:
-        """Return where a client is beside the others, for a text; nothing where it never said."""
+        """Return the step of a client, compared with the others, for a text; empty if it never reported one."""
         mark = self._marks.get(client_id)
         if mark is None:
             return ""

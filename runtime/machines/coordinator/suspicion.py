@@ -1,4 +1,4 @@
-"""Who is suspected to have died, on what evidence, and what asking its process has shown."""
+"""Suspicion: evidence that clients have died, probes of their processes, and the culprit of several deaths."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ..id_ranges import COORDINATOR, format_ids, name_ids
 _VERDICT_DELAY = 0.02
 # A link that broke between two live processes is mostly the consequence of something else, which shows within this.
 _DOUBT = 1.0
+# Between two probes of one suspect: what answers once may be gone a moment later, and a probe costs a connection.
 _PROBE_INTERVAL = 0.25
 # After a stop of the coordinator it takes a while to read what all have said meanwhile.
 _GIVEN_UP_DELAY = 0.25
@@ -28,7 +29,7 @@ _PROOF = (ProbeOutcome.REFUSED, ProbeOutcome.REPLACED)
 
 @dataclass(slots=True)
 class _Suspicion:
-    """A broken session may be taken up again; a broken link is not."""
+    """The evidence against one client. A broken session may resume; a broken link does not come back."""
 
     session: str = ""
     link: str = ""
@@ -51,7 +52,7 @@ class _Due:
 
 
 class Suspicions:
-    """A suspect is probed at once and again until it is proven dead, or its session goes on.
+    """All suspects. A suspect is probed at once, and again until it is proven dead, or its session goes on.
 
     What is due is kept in heaps, where entries that have been overtaken stay until they come up: an event costs the
     logarithm of the number of suspects, which are many where a network hiccups.
@@ -73,25 +74,25 @@ class Suspicions:
         self._verdict_due: float | None = None
 
     def session_broke(self, client_id: int, evidence: str, now: float) -> None:
-        """Suspect a client whose connection ended."""
+        """Suspect a client whose connection has ended."""
         suspicion = self._of.setdefault(client_id, _Suspicion())
         suspicion.session = suspicion.session or evidence
         self._probe_soon(client_id, suspicion, now)
 
     def link_broke(self, client_id: int, evidence: str, now: float) -> None:
-        """Suspect a client to which a ring link broke."""
+        """Suspect a client at the other end of a broken ring link."""
         suspicion = self._of.setdefault(client_id, _Suspicion())
         suspicion.link = suspicion.link or evidence
         self._probe_soon(client_id, suspicion, now)
 
     def link_refused(self, client_id: int, evidence: str, now: float) -> None:
-        """Suspect a client whose address refuses a ring link; where it lives, it is dialled again."""
+        """Suspect a client whose address refuses ring links; if it is alive, its neighbour dials again."""
         suspicion = self._of.setdefault(client_id, _Suspicion())
         suspicion.refusal = evidence
         self._probe_soon(client_id, suspicion, now)
 
     def session_resumed(self, client_id: int) -> None:
-        """Forgive a client that has come back."""
+        """Drop the evidence of a broken session: the client has come back."""
         suspicion = self._of.get(client_id)
         if suspicion is not None:
             suspicion.session = ""
@@ -99,17 +100,17 @@ class Suspicions:
                 del self._of[client_id]
 
     def forget(self, client_id: int) -> None:
-        """Suspect a client no more: it has said that it leaves, and may end when it likes."""
+        """Drop all evidence against a client that leaves: its process may end at any time."""
         self._of.pop(client_id, None)
         if self.dead.pop(client_id, None) is not None and not self.dead:
             self._verdict_due = None
 
     def evidence(self, client_id: int) -> str:
-        """Return what speaks against a client, or nothing."""
+        """Return the evidence against a client; empty where there is none."""
         return self._of[client_id].evidence if client_id in self._of else ""
 
     def probes(self, now: float) -> list[tuple[Tag, int]]:
-        """Return the clients to be probed now, each with a tag for the answer: so many that few are under way."""
+        """Return the clients to be probed now, each with a tag for the answer, up to a bound on probes in flight."""
         found: list[tuple[Tag, int]] = []
         while len(self._probed) < _PROBES_MAX and (entry := self._next_probe()) is not None and entry.due <= now:
             heapq.heappop(self._to_probe)
@@ -121,7 +122,7 @@ class Suspicions:
         return found
 
     def answered(self, tag: Tag, outcome: ProbeOutcome, detail: str, now: float, *, has_slept: bool) -> None:
-        """Take in what a probe showed; an answer about somebody who is not suspected any more says nothing.
+        """Take in the result of a probe; one about a client that is no suspect any more is dropped.
 
         Where the coordinator `has_slept`, others may have said meanwhile why they go, which is not read yet.
         """
@@ -149,23 +150,23 @@ class Suspicions:
         self._probe_at(client_id, suspicion, now + _PROBE_INTERVAL)
 
     def gave_up(self, client_id: int, cause: str, now: float) -> None:
-        """Note that a client has gone because it did not hear the coordinator any more: others may do so, too."""
+        """Note that a client has given the coordinator up, and has gone; others may do so, too."""
         self.given_up.add(client_id)
         self._declare(client_id, cause, now, _GIVEN_UP_DELAY)
 
     def verdict_is_due(self, now: float) -> bool:
-        """Return whether it is time to name the dead."""
+        """Return whether the verdict on the dead is due."""
         return self._verdict_due is not None and self._verdict_due <= now
 
     def doubtful(self, now: float) -> tuple[int, str] | None:
-        """Return a client that lives, and whose link stayed broken for too long all the same, with the cause."""
+        """Return a client, with the cause, that is alive while its link has been broken for too long."""
         entry = self._next_doubt()
         if entry is None or entry.due > now:
             return None
         return entry.client_id, f"{entry.suspicion.link} ({entry.suspicion.detail})"
 
     def deadline(self) -> float | None:
-        """Return when to look again."""
+        """Return when to wake this next."""
         probe = self._next_probe() if len(self._probed) < _PROBES_MAX else None
         dues = [entry.due for entry in (probe, self._next_doubt()) if entry is not None]
         return min([*dues, *([] if self._verdict_due is None else [self._verdict_due])], default=None)
@@ -191,7 +192,7 @@ class Suspicions:
         return self._first(self._to_doubt, lambda entry: entry.suspicion.doubt_due)
 
     def _first(self, heap: list[_Due], due_of: Callable[[_Due], float | None]) -> _Due | None:
-        """Return the entry that is due first, and drop those that are not true any more."""
+        """Return the entry that is due first; drops obsolete ones."""
         while heap and not (self._of.get(heap[0].client_id) is heap[0].suspicion and due_of(heap[0]) == heap[0].due):
             heapq.heappop(heap)
         return heap[0] if heap else None
@@ -199,7 +200,7 @@ class Suspicions:
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """The client to name, or the coordinator's own, and why.
+    """The client that a verdict names, and the cause.
 
     Attributes:
         also: the clients to name with it.
@@ -213,7 +214,7 @@ class Culprit:
 
 
 def culprit_of(suspicions: Suspicions, judge: Detector, num_clients: int, now: float) -> Culprit:
-    """Return whom to name of the dead.
+    """Return the culprit among the dead.
 
     A client that was heard until it died has died by itself. One that had not heard the coordinator for so long that it
     must give it up has gone for that, whether it could say so or not: where the coordinator slept, or all have gone,

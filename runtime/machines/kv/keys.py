@@ -1,4 +1,4 @@
-"""Keys as paths: their normal form, what is wrong with one, and the directories that it lies in.
+"""Keys as paths: normal form, faults, parent directories.
 
 `///a//b/` is `a/b`. Prefixes are directories: below `a` lies `a/b`, and neither `a` itself nor `ab`. The empty key is a
 key like any other and lies in no directory; as a directory it is the root, below which all others lie.
@@ -9,7 +9,10 @@ from __future__ import annotations
 from ....transport.wire.services import KEY_BYTES_MAX, VALUE_BYTES_MAX
 
 _CHARS_SURELY_ALLOWED = KEY_BYTES_MAX // 4
+"""A character has at most four bytes in UTF-8."""
+
 _SHOWN_CHARS = 80
+"""Of a faulty key in a text."""
 
 
 def normalize(key: str) -> str:
@@ -25,7 +28,7 @@ def bytes_of(key: str) -> int:
 
 
 def key_fault(key: str) -> str | None:
-    """Say what is wrong with a normalised key; `None` where nothing is."""
+    """Return the fault of a normalised key, or `None`."""
     if key.isascii() and len(key) <= _CHARS_SURELY_ALLOWED:
         return None
     try:
@@ -39,7 +42,7 @@ def key_fault(key: str) -> str | None:
 
 
 def value_fault(key: str, size: int) -> str | None:
-    """Say what is wrong with a value of `size` bytes; `None` where nothing is."""
+    """Return the fault of a value of `size` bytes, or `None`."""
     if size <= VALUE_BYTES_MAX:
         return None
     return (
@@ -48,7 +51,7 @@ def value_fault(key: str, size: int) -> str | None:
 
 
 def directories_of(key: str) -> list[str]:
-    """Return the key and all directories that it lies in, the root last."""
+    """Return the key and all its parent directories, the root last."""
     paths = [key]
     while key:
         key = key.rpartition("/")[0]

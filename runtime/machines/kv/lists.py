@@ -1,4 +1,4 @@
-"""The lists that are being told: each session's one after the other, all sessions in turn, a message at a time."""
+"""Replies to `list`, a message at a time: the sessions take turns, and the lists of one session follow each other."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from ....transport.wire.services import Items, KeyValue
 from .table import Stretch
 
 _ITEMS_MAX = 4096
+"""Of one message: no other call is served while it is built."""
+
 _ITEMS_BYTES = 1024 * 1024
-"""Of one message; the last item may go beyond."""
+"""Of one message, likewise; the last item may go beyond."""
 
 
 class _List:
@@ -22,25 +24,25 @@ class _List:
 
 
 class Lists:
-    """Each is of the moment at which it was asked for: later calls of its client change nothing in it."""
+    """Unfinished replies. Each is a snapshot of the moment of its call: later calls change nothing in it."""
 
     def __init__(self) -> None:
         self._of_session: dict[int, deque[_List]] = {}
 
     def add(self, session: int, ticket: int, stretch: Stretch) -> None:
-        """Take in a call, with what it is to be told."""
+        """Add a call and its snapshot."""
         self._of_session.setdefault(session, deque()).append(_List(ticket, stretch))
 
     def count_of(self, session: int) -> int:
-        """Return how many a session has."""
+        """Return the number of unfinished lists of a session."""
         return len(self._of_session.get(session, ()))
 
     def next_session(self, has_room: Callable[[int], bool]) -> int | None:
-        """Return whose turn it is, of those that have room."""
+        """Return the next session in turn that has room, or `None`."""
         return next((session for session in self._of_session if has_room(session)), None)
 
     def next(self, session: int) -> Items:
-        """Return the next message for a session, which then is the last of all in turn."""
+        """Return the next message for a session, which then goes to the end of the queue."""
         lists = self._of_session.pop(session)
         current = lists[0]
         items: list[KeyValue] = []
@@ -57,7 +59,7 @@ class Lists:
         return Items(current.ticket, tuple(items), is_last)
 
     def cancel(self, session: int, ticket: int) -> None:
-        """Forget one, if there is one."""
+        """Drop one list, if it is unfinished."""
         lists = self._of_session.get(session)
         if lists is None:
             return
@@ -68,5 +70,5 @@ class Lists:
             del self._of_session[session]
 
     def close_session(self, session: int) -> None:
-        """Forget all of a session."""
+        """Drop all lists of a session."""
         self._of_session.pop(session, None)

@@ -1,19 +1,19 @@
-"""The gets that wait until their key is set."""
+"""Gets that wait until their key is set."""
 
 from __future__ import annotations
 
 from .keys import bytes_of
 
 _GET_BYTES = 640
-"""What one takes beside its key."""
+"""Memory of one beside its key: an estimate, on the high side."""
 
 
-class WaitingGets:
-    """By key, in the order in which they came, and by session.
+class PendingGets:
+    """Pending gets by key, in the order of the calls, and by session.
 
     Attributes:
-        used_bytes: what all of them take.
-        count: how many there are.
+        used_bytes: memory of all of them.
+        count: their number.
     """
 
     def __init__(self) -> None:
@@ -23,17 +23,17 @@ class WaitingGets:
         self._of_session: dict[int, dict[int, str]] = {}
 
     def cost(self, key: str) -> int:
-        """Return how many bytes one more would take."""
+        """Return the memory that one more would take, in bytes."""
         return _GET_BYTES + bytes_of(key)
 
     def add(self, session: int, ticket: int, key: str) -> None:
-        """Let a get wait; a call is named by its session and ticket."""
+        """Add a get; session and ticket identify the call."""
         self._of_key.setdefault(key, {})[session, ticket] = None
         self._of_session.setdefault(session, {})[ticket] = key
         self._count(key, 1)
 
     def pop(self, key: str) -> list[tuple[int, int]]:
-        """Forget all that wait for a key; returns them."""
+        """Remove all gets of a key; returns them."""
         calls = list(self._of_key.pop(key, ()))
         for session, ticket in calls:
             self._drop(session, ticket)
@@ -41,7 +41,7 @@ class WaitingGets:
         return calls
 
     def cancel(self, session: int, ticket: int) -> None:
-        """Forget one, if it waits."""
+        """Remove one get, if it waits."""
         key = self._of_session.get(session, {}).get(ticket)
         if key is None:
             return
@@ -57,7 +57,7 @@ class WaitingGets:
         return list(self._of_session.get(session, {}).items())
 
     def close_session(self, session: int) -> None:
-        """Forget all of a session."""
+        """Remove all gets of a session."""
         for ticket in list(self._of_session.get(session, ())):
             self.cancel(session, ticket)
 

@@ -1,10 +1,14 @@
-"""What the key-value store says where it refuses: what happened, to which key, the sizes, and what to do next."""
+"""Error texts of the key-value store: what happened, to which key, with which sizes, and what to do next.
+
+They stand together, and not beside their conditions, so that they can be read, and kept alike, as one page.
+"""
 
 from __future__ import annotations
 
 from ....transport.wire.services import Refusal
 
 _SHOWN_BYTES = 40
+"""Of a value in a text."""
 
 
 def faulty(ticket: int, fault: str) -> Refusal:
@@ -65,7 +69,7 @@ def out_of_range(ticket: int, key: str, value: int, by: int) -> Refusal:
 
 
 def too_many_waiting(ticket: int, key: str, waiting: int, max_bytes: int) -> Refusal:
-    """Refuse to let one more get wait."""
+    """Refuse a get that would have to wait."""
     return Refusal(
         ticket,
         "ConfigurationError",

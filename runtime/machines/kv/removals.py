@@ -1,4 +1,4 @@
-"""What one delete removes, as the watches tell it: the keys are kept in blocks, and made changes when they are told."""
+"""The changes of one delete for the watches: keys are kept in blocks, and become changes when they are sent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .table import Stretch
 
 
 class Removed:
-    """A key and what lay below it, without the values; many watches tell the same.
+    """A removed key and the keys below it, without values; shared by the watches.
 
     Attributes:
         key: of the directory itself; `None` where that was no key.
@@ -30,13 +30,13 @@ class Removed:
         self.readers = 0
 
     def drop(self, blocks: int) -> bool:
-        """Let go of some; returns whether any are left. See `Stretch.drop`."""
+        """Free some blocks; returns whether any are left. See `Stretch.drop`."""
         del self.blocks[-blocks:]
         return bool(self.blocks)
 
 
 class Removal:
-    """What a watch has yet to tell of it.
+    """The part of a removal that one watch has yet to send.
 
     Attributes:
         removed: all of it.

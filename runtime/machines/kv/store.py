@@ -35,7 +35,7 @@ from ....transport.wire.services import (
 from . import refusals as refusals
 from .keys import bytes_of, key_fault, normalize, value_fault
 from .lists import Lists
-from .pending_gets import WaitingGets
+from .pending_gets import PendingGets
 from .removals import Removed
 from .table import Stretch, Table
 from .watches import Watches, WatchLimits
@@ -47,25 +47,31 @@ Replies = list[tuple[int, ServiceReply]]
 """Sessions, and what to answer in them."""
 
 _KEY_BYTES = 256
-"""What a key takes beside its text and its value."""
+"""Memory of a key beside its text and its value: an estimate, on the high side."""
+
 _WAITING_BYTES_MAX = 128 * 1024 * 1024
+"""Of all pending gets: 200,000, or 40 of each client of a large job."""
+
 _BLOCKS_FREED = 16
-"""At a time."""
+"""At a time: freeing a large directory at once would hold up every other call."""
+
 _NUMBER_BYTES_MAX = 64
+"""Of the text of a number: 19 digits and a sign, and room for white space and leading zeros."""
+
 _NUMBER = re.compile(rb"\s*[+-]?[0-9]+\s*")
 _INTEGER_MIN, _INTEGER_MAX = -(2**63), 2**63 - 1
 _WATCH_LIMITS = WatchLimits()
 
 
 class KeyValueStore:
-    """Takes one call after the other.
+    """The store; takes one call after the other.
 
     Args:
         max_bytes: what it may hold; the option `kv_max_bytes`.
         watch_limits: what one watch may hold.
 
     Attributes:
-        used_bytes: what it holds.
+        used_bytes: memory in use.
     """
 
     def __init__(self, max_bytes: int, watch_limits: WatchLimits = _WATCH_LIMITS) -> None:
@@ -75,7 +81,7 @@ class KeyValueStore:
         self._lists = Lists()
         self._garbage: deque[Stretch | Removed] = deque()
         self._revision = 0
-        self._waits = WaitingGets()
+        self._pending = PendingGets()
         self._watches = Watches(watch_limits, self._free)
 
     def __len__(self) -> int:
@@ -83,22 +89,22 @@ class KeyValueStore:
         return len(self._table)
 
     def handle(self, session: int, request: KeyValueRequest) -> Replies:
-        """Take in one request of a session; returns which sessions to answer what.
+        """Take in one request of a session; returns the replies.
 
         Tickets are a session's own; one that is used again while its call is open ends that call.
         """
         return _HANDLERS[type(request)](self, session, request)
 
     def close_session(self, session: int) -> None:
-        """Forget the waiting gets and the watches of a session that is not used any more."""
-        self._waits.close_session(session)
+        """Drop the pending gets, lists and watches of a session that has ended."""
+        self._pending.close_session(session)
         self._watches.close_session(session)
         self._lists.close_session(session)
 
     def give_up_waiting(self, session: int) -> Replies:
-        """End the gets of a session that wait, as no other client is left that could set their keys."""
-        waiting = self._waits.of_session(session)
-        self._waits.close_session(session)
+        """End the pending gets of a session: no other client is left that could set their keys."""
+        waiting = self._pending.of_session(session)
+        self._pending.close_session(session)
         return [(session, refusals.nobody_left(ticket, key)) for ticket, key in waiting]
 
     # Calls on one key.
@@ -114,9 +120,9 @@ class KeyValueStore:
         if (fault := key_fault(key)) is not None:
             return [(session, refusals.faulty(ticket, fault))]
         self._forget(session, ticket)
-        if self._waits.used_bytes + self._waits.cost(key) > _WAITING_BYTES_MAX:
-            return [(session, refusals.too_many_waiting(ticket, key, self._waits.count, _WAITING_BYTES_MAX))]
-        self._waits.add(session, ticket, key)
+        if self._pending.used_bytes + self._pending.cost(key) > _WAITING_BYTES_MAX:
+            return [(session, refusals.too_many_waiting(ticket, key, self._pending.count, _WAITING_BYTES_MAX))]
+        self._pending.add(session, ticket, key)
         return []
 
     def _set(self, session: int, request: SetKey) -> Replies:
@@ -149,7 +155,7 @@ class KeyValueStore:
         return self._put(session, key, held, b"%d" % total, Number(ticket, total))
 
     def _put(self, session: int, key: str, held: bytes | None, value: bytes, reply: Done | Number) -> Replies:
-        """Set a key that holds `held`, if there is room, and tell whoever waits for that."""
+        """Set a key that holds `held`, if there is room; answers pending gets and watches."""
         fault = key_fault(key) or value_fault(key, len(value))
         if fault is not None:
             return [(session, refusals.faulty(reply.ticket, fault))]
@@ -160,8 +166,8 @@ class KeyValueStore:
         self._table.put(key, value)
         self._revision += 1
         replies: Replies = [(session, reply)]
-        if held is None and self._waits.count:
-            replies += [(waiter, Value(ticket, value)) for waiter, ticket in self._waits.pop(key)]
+        if held is None and self._pending.count:
+            replies += [(waiter, Value(ticket, value)) for waiter, ticket in self._pending.pop(key)]
         if self._watches:
             replies += self._watches.publish(KeyChange(key, value, self._revision), len(held or b""))
         return replies
@@ -194,12 +200,12 @@ class KeyValueStore:
         return replies + self._watches.publish_removed(key, *seen, self._revision) if seen is not None else replies
 
     def _free(self, garbage: Stretch | Removed) -> None:
-        """Let go of some of it now, and of the rest in `work`."""
+        """Free some of it now, and the rest in `work`."""
         if garbage.drop(_BLOCKS_FREED):
             self._garbage.append(garbage)
 
     def _seen_removed(self, key: str) -> tuple[Removed, dict[str, Removed]]:
-        """Return what goes with a key, and what of that lies at or below each prefix within that is watched."""
+        """Return the keys that are removed with `key`, and those of them at or below each watched prefix."""
         if not key:
             return Removed(key, self._table.get(key), Stretch([], 0, 0)), {}
         return self._removed(key), {prefix: self._removed(prefix) for prefix in self._watches.prefixes_below(key)}
@@ -215,14 +221,14 @@ class KeyValueStore:
         own = self._table.get(prefix)
         return self._watches.open(session, ticket, prefix, own, self._table.below(prefix), self._revision)
 
-    # What takes long.
+    # Long calls.
 
     def has_work(self, has_room: Callable[[int], bool]) -> bool:
         """Return whether `work` has something to do."""
         return bool(self._garbage) or self._lists.next_session(has_room) is not None
 
     def work(self, has_room: Callable[[int], bool]) -> Replies:
-        """Go on with what takes long, for some milliseconds; other requests may come in between.
+        """Continue long calls for some milliseconds; other requests may come in between.
 
         A list is of the moment at which it was begun, whatever is set or deleted before it is told to its end.
 
@@ -245,12 +251,12 @@ class KeyValueStore:
 
     def _forget(self, session: int, ticket: int) -> None:
         self._lists.cancel(session, ticket)
-        self._waits.cancel(session, ticket)
+        self._pending.cancel(session, ticket)
         self._watches.cancel(session, ticket)
 
 
 def _number(value: bytes) -> int | None:
-    """Return the whole number of 64 bits that a value is the decimal text of, white space round it allowed."""
+    """Return the 64-bit integer whose decimal text a value is, white space round it allowed; or `None`."""
     if len(value) > _NUMBER_BYTES_MAX or _NUMBER.fullmatch(value) is None:
         return None
     number = int(value)

@@ -1,4 +1,4 @@
-"""The keys of the store and their values, in order: what lies below a directory is one stretch of them. Pure.
+"""A sorted mapping in blocks: the keys below a directory are one stretch of it. Pure.
 
 They lie in blocks of some hundred keys. A stretch is taken by its blocks and not by its keys: to take one, or to remove
 it, costs a few microseconds for each thousand keys. Blocks that somebody still reads are copied before they change.
@@ -14,6 +14,7 @@ from .keys import bytes_of
 
 _T = TypeVar("_T")
 _BLOCK_MAX = 1024
+"""Keys of a block: copying one takes microseconds, and a million keys have a thousand blocks."""
 
 
 class _Block:
@@ -28,7 +29,7 @@ class _Block:
 
 
 class Stretch:
-    """Keys and their values, in order, as they were when it was taken; used up from its front.
+    """A snapshot of consecutive keys and values; consumed from its front.
 
     Attributes:
         count: how many are left.
@@ -88,7 +89,7 @@ class Stretch:
         return block.keys[at], block.values[at]
 
     def drop(self, blocks: int) -> bool:
-        """Let go of some; returns whether any are left. All at once would take as long as to make them did."""
+        """Free some blocks; returns whether any are left. All at once would take as long as making them did."""
         del self._blocks[-blocks:]
         return bool(self._blocks)
 
@@ -143,7 +144,7 @@ class Table:
             )
 
     def remove(self, key: str) -> int:
-        """Remove a key that is there; returns how many bytes its value had."""
+        """Remove an existing key; returns the bytes of its value."""
         self._last = None
         at = bisect_right(self._firsts, key) - 1
         block = self._own(at)
@@ -161,7 +162,7 @@ class Table:
         return size
 
     def below(self, prefix: str) -> Stretch:
-        """Return what lies below a directory, as it is now, whatever becomes of it."""
+        """Return a snapshot of the keys below a directory."""
         if self._last is None or self._last[0] != prefix:
             first, start, last, end = self._bounds(prefix)
             self._epoch += 1
@@ -170,7 +171,7 @@ class Table:
         return Stretch(*self._last[1:])
 
     def cut(self, prefix: str) -> Stretch:
-        """Remove what lies below a directory; returns it."""
+        """Remove the keys below a directory; returns them."""
         self._last = None
         first, start, last, end = self._bounds(prefix)
         stretch = Stretch(self._blocks[first : last + 1], start, end)

@@ -1,4 +1,4 @@
-"""The watches of the key-value store: what each has yet to tell, and how much of it may be on its way.
+"""Watches of the key-value store: backlogs, snapshots, and credit for changes on their way.
 
 A watch begins with a snapshot: all keys of its prefix at one revision. Then follow all later changes, in order, each
 once. At most `credit` changes are on their way to a reader that has not said that it took them. What comes meanwhile is
@@ -28,7 +28,7 @@ Replies = list[tuple[int, ServiceReply]]
 
 @dataclass(frozen=True, slots=True)
 class WatchLimits:
-    """What one watch may hold.
+    """Bounds of one watch.
 
     Attributes:
         credit: changes on their way to the reader.
@@ -119,7 +119,7 @@ class _Watch:
         return self.backlog_bytes + (0 if self.snapshot is None else self.snapshot.replaced_bytes)
 
     def take(self, limits: WatchLimits) -> Changes | None:
-        """Return the next message; `None` where there is nothing to tell, or no credit."""
+        """Return the next message; `None` without changes or without credit."""
         snapshot = self.snapshot
         if snapshot is None:
             sent_bytes = self.sent_bytes
@@ -149,7 +149,7 @@ class _Watch:
 
 
 class _Snapshot:
-    """What is left of a snapshot; the values are those of the store, not copies."""
+    """The rest of a snapshot; its values are those of the store, not copies."""
 
     __slots__ = ("own", "replaced_bytes", "revision", "stretch")
 
@@ -168,7 +168,7 @@ class _Snapshot:
 
 
 class Watches:
-    """All watches, by the prefix that they follow and by session.
+    """All watches, by prefix and by session.
 
     Args:
         limits: of each.
@@ -191,7 +191,7 @@ class Watches:
     def open(
         self, session: int, ticket: int, prefix: str, own: bytes | None, stretch: Stretch, revision: int
     ) -> Replies:
-        """Begin a watch, with its prefix, where that is a key that has a value, and all below it."""
+        """Begin a watch with a snapshot: the key `prefix` itself, where it is set, and all keys below it."""
         watches = self._of_session.get(session, {})
         if len(watches) >= self._limits.watches:
             return [(session, refusals.too_many_watches(ticket, prefix, self._limits.watches))]
@@ -205,7 +205,7 @@ class Watches:
         return self._tell(watch)
 
     def publish(self, change: KeyChange, replaced: int) -> Replies:
-        """Tell a change; `replaced` is how many bytes the value had that it replaced."""
+        """Publish a change; the value that it replaced had `replaced` bytes."""
         replies: Replies = []
         for path in directories_of(change.key):
             for watch in list(self._of_prefix.get(path, ())):
@@ -217,12 +217,12 @@ class Watches:
         return replies
 
     def prefixes_below(self, key: str) -> list[str]:
-        """Return what is watched of a directory's inside."""
+        """Return the watched prefixes within a directory."""
         first, end = (bisect_left(self._prefixes, key + after) for after in "/0")  # 0 comes after the slash
         return self._prefixes[first:end]
 
     def publish_removed(self, key: str, removed: Removed, below: dict[str, Removed], revision: int) -> Replies:
-        """Tell that a key and all below it were removed; `below` is what of that each prefix there follows."""
+        """Publish the removal of a key and all keys below it; `below` is the part of it for each prefix within."""
         replies: Replies = []
         parts = [*((path, removed) for path in directories_of(key)), *below.items()]
         for seen in (removed, *below.values()):
@@ -241,7 +241,7 @@ class Watches:
         return replies
 
     def more(self, session: int, ticket: int, count: int) -> Replies:
-        """Note that a reader has taken `count` changes."""
+        """Give credit: the reader has taken `count` changes."""
         watch = self._of_session.get(session, {}).get(ticket)
         if watch is None:
             return []
@@ -249,13 +249,13 @@ class Watches:
         return self._tell(watch)
 
     def cancel(self, session: int, ticket: int) -> None:
-        """Forget a watch, if there is one."""
+        """End a watch, if it is open."""
         watch = self._of_session.get(session, {}).get(ticket)
         if watch is not None:
             self._forget(watch)
 
     def close_session(self, session: int) -> None:
-        """Forget all watches of a session."""
+        """End all watches of a session."""
         for watch in list(self._of_session.get(session, {}).values()):
             self._forget(watch)
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bringup.runtime.machines.barrier.failures import Failure, KeptFailures
-from bringup.runtime.machines.barrier.participants import Claim, read_claim
+from bringup.runtime.machines.barrier.participants import Participants, read_participants
 from bringup.runtime.machines.barrier.rounds import BarrierRounds, Replies, RoundStatus
 from bringup.runtime.machines.id_ranges import pack_ids
 from bringup.transport.wire.services import Done, EnterBarrier, Refusal
@@ -437,8 +437,8 @@ def test_a_claim_is_the_set_it_packs(num_clients: int, ids: set[int], random: ob
     random.shuffle(runs)  # type: ignore[attr-defined]
     canonical, loose = pack_ids(ids), tuple(number for run in runs for number in run)
     for packed in (canonical, loose):
-        claim = read_claim(packed, num_clients)
-        assert isinstance(claim, Claim)
+        claim = read_participants(packed, num_clients)
+        assert isinstance(claim, Participants)
         known = {client_id for client_id in ids if client_id < num_clients} if ids else set(range(num_clients))
         assert (set(claim), len(claim)) == (known, len(known))
         assert {client_id for client_id in range(-1, 41) if client_id in claim} == known
@@ -451,15 +451,15 @@ def test_a_claim_is_the_set_it_packs(num_clients: int, ids: set[int], random: ob
     [((1,), "no pairs"), ((2, 1), "ends before it begins"), ((0, 3, 2, 5), "name client 2 twice")],
 )
 def test_what_is_no_set_is_refused(packed: tuple[int, ...], text: str) -> None:
-    claim = read_claim(packed, 8)
+    claim = read_participants(packed, 8)
     assert isinstance(claim, str)
     assert text in claim
 
 
 @pytest.mark.parametrize(("packed", "stranger"), [((0, 2**62), 4), ((-3, 2), -3), ((2**40, 2**62), 2**40)])
 def test_absurd_ids_cost_nothing(packed: tuple[int, ...], stranger: int) -> None:
-    claim = read_claim(packed, 4)
-    assert isinstance(claim, Claim)
+    claim = read_participants(packed, 4)
+    assert isinstance(claim, Participants)
     assert claim.stranger == stranger
     assert len(str(claim)) < 100
 
