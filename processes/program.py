@@ -26,6 +26,7 @@ class PythonProgram:
         orig_argv: the whole command.
         is_safe: whether the folder of the program is no place for imports (`-P`).
         warnings: the values of options `-W`.
+        prologue: code to run before, in a module of its own.
     """
 
     code: str | None
@@ -34,6 +35,7 @@ class PythonProgram:
     orig_argv: tuple[str, ...]
     is_safe: bool = False
     warnings: tuple[str, ...] = ()
+    prologue: str = ""
 
     @classmethod
     def of_command(cls, command: Sequence[str]) -> Self | None:
@@ -76,6 +78,8 @@ class PythonProgram:
         Raises:
             OSError: the file cannot be read.
         """
+        if self.prologue:
+            exec(compile(self.prologue, "<prologue>", "exec"), {})  # noqa: S102 - what was asked for
         sys.argv, sys.orig_argv = list(self.argv), list(self.orig_argv)
         if not self.is_safe and not sys.flags.safe_path:
             sys.path.insert(0, "" if self.path is None else os.path.dirname(os.path.realpath(self.path)))

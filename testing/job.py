@@ -54,8 +54,8 @@ class LocalJob:
         cwd: the folder to run `command` in, or `None` for this process's own.
         fork: fork clients from a process that has imported bringup, which takes a tenth of the time of a start: `None`
             for those without a command alone, which is right for all tests but those of what programs import. It is
-            done on Linux, for commands `[sys.executable, FILE, ...]` and `[sys.executable, "-c", CODE, ...]` without
-            namespaces; the others are started as ever.
+            done on Linux, for commands `[sys.executable, FILE, ...]` and `[sys.executable, "-c", CODE, ...]`; the
+            others are started as ever.
 
     Attributes:
         jobs: the `host:port` of each client.

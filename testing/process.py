@@ -20,7 +20,11 @@ ANSWER_TIMEOUT = 40.0
 """Seconds that a test waits for a client before it takes it for hung."""
 
 _END_TIMEOUT = 10.0
-_LAST_WORDS_TIMEOUT = 1.0
+_LAST_WORDS_TIMEOUT = 5.0
+"""Seconds for the threads that read its output to come to the end of that, once it has ended; it may have children that
+hold the pipes open for longer."""
+
+
 _POLL_INTERVAL = 0.002
 _SHOWN_CHARACTERS = 20_000
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from ..processes.fork_server import ForkServer, ForkServerError
 from ..processes.guard import Guard
@@ -25,8 +26,9 @@ _IMPORTED = (
 )
 """What every client loads until it is up."""
 
-_OWN_CLIENT = "from bringup.testing.client import main; main()"
-_ENTER = "from bringup.testing.enter_namespace import enter_both; enter_both({!r}, {!r}); "
+# Without the folder that it runs in: those of a checkout would shadow installed packages.
+_OWN_CLIENT = (sys.executable, "-P", "-c", "from bringup.testing.client import main; main()")
+_ENTER = "from bringup.testing.enter_namespace import enter_both; enter_both({!r}, {!r})"
 
 
 class Starter:
@@ -58,15 +60,19 @@ class Starter:
         Returns:
             The process, and what to call with its group once that has ended.
         """
-        if forks and (network is None or command is None):
-            program = command or _own_client("" if network is None else _ENTER.format(*network.paths(client_id)))
-            if (server := _SHARED.get()) is not None and (found := server.program_of(program, environment)):
-                process = server.start(found, environment, cwd)
-                if command is not None:
-                    process.stdin.close()
-                return process, server.forget
-        prefix = [] if network is None else network.prefix(client_id)
-        return self._start_fresh([*prefix, *(command or _own_client())], environment, cwd, listens=command is None)
+        chosen = command or _OWN_CLIENT
+        program, server = None, _SHARED.get() if forks else None
+        if server is not None:
+            program = server.program_of(chosen, environment)
+        if server is None or program is None:
+            prefix = [] if network is None else network.prefix(client_id)
+            return self._start_fresh([*prefix, *chosen], environment, cwd, listens=command is None)
+        if network is not None:
+            program = replace(program, prologue=_ENTER.format(*network.paths(client_id)))
+        process = server.start(program, environment, cwd)
+        if command is not None:
+            process.stdin.close()
+        return process, server.forget
 
     def close(self) -> None:
         """End what is left of what was started."""
@@ -117,8 +123,3 @@ class _SharedServer:
 
 
 _SHARED = _SharedServer()
-
-
-def _own_client(before: str = "") -> list[str]:
-    # Without the folder that it runs in: those of a checkout would shadow installed packages.
-    return [sys.executable, "-P", "-c", before + _OWN_CLIENT]

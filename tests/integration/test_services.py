@@ -46,6 +46,7 @@ def test_whatever_waits_is_told_of_a_death(case: str, victim: int) -> None:
             client.wait_for("waiting")
         job.clients[victim].kill()
         check_case(job, case, survivors)
+        job.wait(survivors)
         assert "never retrieved" not in "".join(job.clients[client_id].log for client_id in survivors)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -37,11 +36,13 @@ def test_every_program_is_run() -> None:
 @pytest.mark.parametrize("text", WRITES)
 def test_a_program_runs_with_three_clients(text: str, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(program_with(text))
-    command = [sys.executable, "-P", "-m", "bringup", "run", "-n", "3", "--", sys.executable, "program.py"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
+    with LocalJob(3, command=[sys.executable, "program.py"], cwd=tmp_path, fork=True) as job:
+        job.start()
+        assert job.wait() == {0: 0, 1: 0, 2: 0}, [client.describe() for client in job.clients.values()]
+        assert [client.log for client in job.clients.values()] == [""] * 3
+        output = "".join(client.output for client in job.clients.values())
     for written in WRITES[text]:
-        assert written in done.stdout
+        assert written in output
 
 
 def test_all_save_at_one_step_when_one_gets_sigterm_and_resume_after_it(tmp_path: Path) -> None:
@@ -52,7 +53,7 @@ def test_all_save_at_one_step_when_one_gets_sigterm_and_resume_after_it(tmp_path
 
 
 def train_until_sigterm(tmp_path: Path, *lines: str) -> int:
-    with LocalJob(3, command=[sys.executable, "train.py"], cwd=tmp_path) as job:
+    with LocalJob(3, command=[sys.executable, "train.py"], cwd=tmp_path, fork=True) as job:
         job.start()
         for line in lines:
             job.clients[1].wait_for(line)

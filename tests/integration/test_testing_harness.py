@@ -101,7 +101,7 @@ def test_nothing_outlives_the_job(fork: bool, tmp_path: Path) -> None:
         assert _has_ended(pid)
 
 
-@pytest.mark.parametrize(("namespaces", "fork"), [(False, False), (False, True), (True, False)])
+@pytest.mark.parametrize(("namespaces", "fork"), [(False, False), (False, True), (True, False), (True, True)])
 def test_nothing_outlives_a_harness_that_is_killed(namespaces: bool, fork: bool, tmp_path: Path) -> None:
     if namespaces and (reason := why_unavailable()):
         pytest.skip(reason)
@@ -340,7 +340,8 @@ def test_the_examples_of_the_page_run_as_they_stand(pytester: pytest.Pytester) -
     pytester.makefile(".py", train=program)
     for number, test in enumerate(tests):
         pytester.makefile(".py", **{f"test_{number}": test})
-    result = pytester.runpytest_subprocess(*PLUGIN, "-rs")
+    # Of the directions of a cut, whose differences are tested above and in tests/faults, one.
+    result = pytester.runpytest_subprocess(*PLUGIN, "-rs", "-k", "both or not cut_off")
     outcomes = result.parseoutcomes()
     assert outcomes.get("failed", 0) == outcomes.get("errors", 0) == 0
     assert outcomes["passed"] >= len(tests) if why_unavailable() is None else 1
