@@ -36,7 +36,7 @@ def test_the_wheel_from_the_sdist_is_the_tree(tmp_path: Path) -> None:
         names = archive.namelist()
         metadata = {name.split("/", 1)[1]: archive.read(name).decode() for name in names if ".dist-info/" in name}
     assert {name for name in names if ".dist-info/" not in name} == expected
-    assert {"bringup/py.typed", "bringup/transport/protos/bringup.proto"} <= expected
+    assert {"bringup/py.typed", "bringup/devices/topology/protos/bringup_topology.proto"} <= expected
     assert metadata["licenses/LICENSE"] == (ROOT / "LICENSE").read_text()
     assert "bringup = bringup.commands.main:main" in metadata["entry_points.txt"]
     assert (ROOT / "README.md").read_text().strip() in metadata["METADATA"]
