@@ -1,1 +1,1 @@
-"""The life of a job: what a client does, in the order in which it does it."""
+"""The life of a job, from `initialize()` to `shutdown()`. The modules at this level are the interface of users."""

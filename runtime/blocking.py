@@ -1,4 +1,4 @@
-"""The blocking wrapper: the same system for scripts, for threads, and inside a process whose loop is running."""
+"""The blocking interface: `bringup.sync.initialize()` and the system that it returns."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def current() -> SyncSystem:
 
 
 class SyncSystem(SystemFacts):
-    """A job that is up, seen from one client; its methods block. As a context manager it ends as a `System` does."""
+    """A job that is up, with methods that block; see `System`. It may be used in any thread, beside any event loop."""
 
     @overload
     def all_reduce(
@@ -165,7 +165,7 @@ class SyncSystem(SystemFacts):
             raise
 
     def _run(self, make: Callable[[], Awaitable[T]]) -> T:
-        """Run on the runtime's loop what a `System` would do on its caller's."""
+        """Block for what `make` returns, awaited on the loop of the client."""
         try:
             return _result(self._client.submit(make))
         except concurrent.futures.CancelledError:
@@ -173,11 +173,11 @@ class SyncSystem(SystemFacts):
 
 
 class SyncKeyValueStore:
-    """See `KeyValueStore`: the same calls, which block.
+    """The key-value store of a job, with calls that block; see `KeyValueStore`.
 
     Args:
         store: the store.
-        run: runs the coroutine that a function makes to its end.
+        run: blocks for what a function returns, awaited on the loop of the client.
     """
 
     def __init__(self, store: KeyValueStore, run: Callable[[Callable[[], Awaitable[Any]]], Any]) -> None:
@@ -219,18 +219,18 @@ class SyncKeyValueStore:
 
     def watch(self, prefix: str) -> Iterator[KeyChange]:
         """See `KeyValueStore.watch`."""
-        # Where the caller stops early, the runtime's loop closes what it made: nobody waits for that.
+        # A caller that stops early does not wait for the end of the watch: the client's loop closes the generator.
         changes = self._store.watch(prefix)
         while (change := self._run(lambda: anext(changes, _END_OF_WATCH))) is not _END_OF_WATCH:
             yield change
 
 
 class SyncLeaving:
-    """See `Leaving`, for callers that block.
+    """The event that clients have begun to leave, with a `wait` that blocks; see `Leaving`.
 
     Args:
         leaving: the event.
-        run: runs the coroutine that a function makes to its end.
+        run: blocks for what a function returns, awaited on the loop of the client.
     """
 
     def __init__(
@@ -249,7 +249,7 @@ class SyncLeaving:
         return self._leaving.is_set()
 
     def wait(self, timeout: float | None = None) -> tuple[int, ...]:
-        """See `Leaving.wait`; none are returned where `timeout`, in seconds, is over before."""
+        """See `Leaving.wait`; returns no client after `timeout` seconds without one."""
 
         async def wait() -> tuple[int, ...]:
             try:
@@ -262,8 +262,8 @@ class SyncLeaving:
 
 
 def _result(future: concurrent.futures.Future[T]) -> T:
-    """Block for what a call comes to; Ctrl-C, or what a signal handler of the user's raises, cancels it."""
+    """Block for the result of a call; Ctrl-C, or an exception of a signal handler, cancels the call."""
     try:
         return future.result()
     finally:
-        future.cancel()  # nobody waits for it any more
+        future.cancel()

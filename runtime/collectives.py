@@ -1,7 +1,7 @@
-"""`all_reduce` as both faces have it: what the caller's threads check and copy, round the wait for the others.
+"""`all_reduce` of both interfaces: checks and copies in the caller's threads, around the wait for the other clients.
 
-Copying gigabytes takes seconds: on the runtime's loop they would be seconds without heartbeats, on the caller's seconds
-without service.
+A copy of gigabytes takes seconds: on the runtime's loop these would be seconds without heartbeats, on the caller's
+seconds without service.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ T = TypeVar("T")
 _OPS = ("sum", "mean", "prod", "min", "max")
 
 _LARGE_BYTES = 1024 * 1024
-"""From this size on, an event loop does not wait for a copy."""
+"""From this size on (0.1 ms or more), arrays are copied in a thread rather than on the caller's event loop."""
 
 
 class _Reduction:
-    """One call: what this client gives, and where the result goes.
+    """One call: the contribution of this client, and the place of its result.
 
     Raises:
         ConfigurationError: an argument is wrong.
@@ -71,10 +71,10 @@ class _Reduction:
 def all_reduce(
     client: Client, peer: CoordinationPeer, array: Any, op: str, out: Any, timeout: float | None
 ) -> Coroutine[Any, Any, Any]:
-    """See `System.all_reduce`. It has its place in the order also where it is cancelled before its first step."""
+    """See `System.all_reduce`. A call takes its place in the order even if it is cancelled before its first step."""
 
     def withdraw(error: BaseException) -> None:
-        # What there is to say where the job has failed, those calls say that are waited for.
+        # Where the job has failed, the calls that are awaited raise that.
         with contextlib.suppress(BringupError), _enter(client, peer) as turn:
             turn.withdraw(error)
 
@@ -115,20 +115,20 @@ def all_reduce_blocking(
             try:
                 totals = turn.result.result(limit)
             except TimeoutError:
-                if turn.result.done():  # it is what the call has come to
+                if turn.result.done():  # the result of the call itself
                     raise
                 raise _timeout(timeout) from None
         return reduction.result(totals)
 
 
 class _Call(Coroutine[Any, Any, T]):
-    """A coroutine that hears of it where it is cancelled before it has begun, which Python tells no coroutine.
+    """A coroutine that is told of a cancellation before its first step, of which Python tells no coroutine.
 
     That happens in `asyncio.wait_for(call, 0)`, and where another task of a `TaskGroup` fails at once.
 
     Args:
-        coroutine: what it does.
-        at_once: called with what was thrown in before the first step.
+        coroutine: the coroutine.
+        at_once: called with an exception that was thrown in before the first step.
     """
 
     def __init__(self, coroutine: Coroutine[Any, Any, T], at_once: Callable[[BaseException], None]) -> None:
@@ -166,7 +166,7 @@ class _Call(Coroutine[Any, Any, T]):
 
 
 def _enter(client: Client, peer: CoordinationPeer) -> AbstractContextManager[Turn]:
-    # First of all: whatever is wrong with the call on this client, the others wait for it in this place.
+    # Before all checks: the other clients wait for this call in its place, whatever is wrong with it here.
     if client.is_forked:
         raise client.end_error()
     return peer.ring.enter()

@@ -1,4 +1,4 @@
-"""The entry point: `await initialize()`, or `async with initialize() as system`."""
+"""The entry point of the package: `await initialize()`, or `async with initialize() as system`."""
 
 from __future__ import annotations
 

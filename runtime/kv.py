@@ -1,4 +1,4 @@
-"""The key-value store of a job, as a client sees it."""
+"""The key-value store of a job: `System.kv`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .machines.kv.keys import key_fault, normalize, value_fault
 
 
 class KeyValueStore:
-    """Keys and values that all clients of a job share while it lasts: `System.kv`.
+    """A linearizable key-value store, shared by all clients of a job, for as long as the job lasts.
 
     Every call is atomic, and all clients see them in one order (the store is linearizable). Keys are texts of at most
     1 KiB; they are normalised (`///a//b/` is `a/b`), and prefixes are directories: `a` holds `a/b`, and not `ab`.

@@ -1,4 +1,4 @@
-"""The event that tells that clients have begun to leave the job: `System.leaving`."""
+"""The event that clients have begun to leave the job: `System.leaving`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .machines.id_ranges import unpack_ids
 
 
 class Leaving:
-    """Set once any client, this one too, has begun to shut down, which the coordinator tells all at once.
+    """An event that is set once any client, this one too, has begun to shut down.
 
     A service that serves requests with the help of all clients takes no more of them then, and shuts down itself.
 

@@ -1,4 +1,4 @@
-"""The system: what `initialize()` returns, and all that a client can do with the job."""
+"""The system: the result of `initialize()`, with the operations of a client on its job."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ D = TypeVar("D", bound=dict[Any, Any])
 
 
 class System(SystemFacts):
-    """A job that is up, seen from one client. Its methods may be awaited on any event loop.
+    """A job that is up, and this client's operations on it. Its methods may be awaited on any event loop.
 
     As an asynchronous context manager it shuts down at the end, and raises there what `shutdown()` does. Where the body
     raises, that is what leaves the block, and why the job has failed, if it has, is a note of it.

@@ -1,4 +1,4 @@
-"""What a client can say of its job without waiting: who and what is in it, how it does, how it came up."""
+"""The facts of a job that need no wait: its clients and devices, their state, the timeline of the bring-up."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _REASON_CHARACTERS_MAX = 1024
 
 
 class SystemFacts:
-    """What the asynchronous and the blocking system have in common: the facts of the job, which wait for nothing."""
+    """The base of the asynchronous and of the blocking system: properties and methods that do not wait."""
 
     def __init__(self, client: Client) -> None:
         assert client.up.value is not None

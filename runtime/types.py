@@ -1,4 +1,4 @@
-"""The records that a system shows: its devices and its members."""
+"""The public types of a system's devices and members."""
 
 from __future__ import annotations
 

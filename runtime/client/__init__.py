@@ -1,1 +1,1 @@
-"""One client in this process: its thread, signals, the active slot, and its composition."""
+"""One client in this process: its life, its thread and signals, and its composition."""

@@ -1,9 +1,9 @@
-"""Imports in the thread that called `initialize()`, on behalf of the backend's thread.
+"""Imports for a device backend, done in the thread that called `initialize()` instead of the backend's own.
 
-Two threads that begin to import one large package at the same time, one of them by a module within it, wait for each
-other's locks. Python breaks that by handing one of them a module that is half made: `import jax.numpy` in the user's
-thread then fails with "partially initialized module". So what the user's program imports as well is imported where the
-program runs, which cannot import anything else meanwhile.
+Two threads that import one large package at the same time, one of them by a module within it, can deadlock on their
+import locks. Python breaks the deadlock by handing one of them a partly initialised module: `import jax.numpy` in the
+user's thread then fails with "partially initialized module". A package that the program may import too is therefore
+imported in the program's thread, which cannot import anything else meanwhile.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ import time
 from collections.abc import Callable
 from types import ModuleType
 
-# Seconds that the caller's thread may be busy with something else, before the backend's thread does it after all.
+# Seconds until the backend's thread imports after all: a caller that is busy for longer (a training step, a download)
+# must not hold up the devices, and by then hardly begins the same import.
 _PATIENCE = 10.0
 
-# Seconds between two looks at whether the caller has imported it of its own accord.
+# Seconds between two checks whether the caller has imported it of its own accord: short beside any import of that size.
 _INTERVAL = 0.1
 
 
 class CallerImports:
-    """Carries requests to import from the backend's thread to the caller's. Until `serve`, that has none."""
+    """Requests to import, from the backend's thread to the caller's. Before `serve` the backend imports by itself."""
 
     def __init__(self) -> None:
         # Reentrant: a signal handler may close it.
@@ -36,7 +37,7 @@ class CallerImports:
         self._deliver: Callable[[_Import], object] | None = None
 
     def serve(self, loop: asyncio.AbstractEventLoop | None) -> None:
-        """Have imports done on an event loop, between two of its steps, or, without one, by `serve_blocking`."""
+        """Import on an event loop, between two of its steps, or, without one, in `serve_blocking`."""
         if loop is None:
             self._deliver = self._blocking.put
         else:
@@ -48,7 +49,7 @@ class CallerImports:
             request.run()
 
     def close(self) -> None:
-        """Serve no longer: nobody needs what is asked for. Any thread; idempotent."""
+        """Refuse all pending and later requests. Any thread; idempotent."""
         with self._lock:
             self._is_closed = True
             pending, self._pending = self._pending, []
@@ -98,7 +99,7 @@ class _Import:
         self._error: BaseException | None = None
 
     def claim(self) -> bool:
-        """Return whether the import is left to whoever asks: once."""
+        """Return whether the caller may import: true for the first one that asks."""
         return self._claim.acquire(blocking=False)
 
     def run(self) -> None:
@@ -116,7 +117,7 @@ class _Import:
             self._done.set()
 
     def refuse(self) -> None:
-        """Have whoever waits go on without, unless it is under way."""
+        """Let the waiting thread raise `ImportError`, unless the import has begun."""
         if self.claim():
             self._error = ImportError(f"{self._name} is not needed any more: initialize() is over")
             self.begun.set()

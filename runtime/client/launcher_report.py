@@ -1,4 +1,4 @@
-"""Tells the launcher of this process how it fares: bringup's own, by `BRINGUP_LAUNCHER`, and torchrun.
+"""Reports of the state and the error of a client to its launcher: bringup's own, by `BRINGUP_LAUNCHER`, or torchrun.
 
 Without either nothing here does anything. The hooks for exceptions that nobody catches are the interpreter's, and so
 what is installed there is the process's: once, for all clients that it becomes one after the other.
@@ -24,7 +24,7 @@ from .latch import Latch
 
 
 class Reporter:
-    """Tells how one client fares.
+    """Reports on one client.
 
     Args:
         launch: where to.
@@ -46,7 +46,7 @@ class Reporter:
         self._wrote_for_torch = False
 
     def start(self, up: Latch[Any]) -> None:
-        """Tell from now on: that the client comes up, that it is up, and what ends it."""
+        """Report the client as starting, and from now on that it is up and the error that ends it."""
         global _reporter
         if not self._launch or (self._launch.prefix and not _is_owner(owner_path(self._launch.prefix))):
             return
@@ -58,14 +58,14 @@ class Reporter:
         _install()
 
     def report_failure(self, error: BaseException) -> None:
-        """Tell what has ended the job; whatever the program does because of it is a consequence."""
+        """Report the error that has ended the job; what the program raises because of it is a consequence."""
         if not isinstance(error, NotInitializedError):  # this client's own program has ended it
             report = self._describe(error, "")
             if not self._is_final and (report.culprits or not self._own_thread_failed):
                 self._tell(report)
 
     def report_exception(self, error: BaseException, trace: str, *, ends_program: bool) -> None:
-        """Tell what nobody has caught; a thread that fails ends its program only where that wants it so."""
+        """Report an exception that was not caught; one in a thread does not end the program by itself."""
         if ends_program or not self._is_final:
             self._is_final = self._is_final or ends_program
             self._own_thread_failed = True
@@ -88,7 +88,7 @@ class Reporter:
                 _write(self._launch.torch_file, json.dumps(torch_error(report)))
 
     def left(self) -> None:
-        """Tell that this client has left its job in order."""
+        """Report that this client has left its job in order."""
         if self._failed.value is None and os.getpid() == self._pid:
             self._tell_state("left")
 
@@ -102,13 +102,13 @@ _installed = False
 
 
 def report_left() -> None:
-    """Tell that the client that this process is has left its job in order."""
+    """Report that the client of this process has left its job in order."""
     if _reporter is not None:
         _reporter.left()
 
 
 def _install() -> None:
-    """Look at exceptions that nobody catches, before whoever looked at them until now."""
+    """Hook uncaught exceptions, before the hooks that are there."""
     global _installed
     if _installed:
         return

@@ -1,11 +1,11 @@
-"""What the runtime prints and logs, from a thread that may wait for its readers while the runtime's own does not.
+"""Output of the runtime's thread (log records, progress line), written by another thread, which may block on a reader.
 
-A terminal that was stopped with Ctrl-S, a pipe that nobody reads, a handler of the user's that waits for a disk: what
-writes there waits, too. On the runtime's loop that would stop the heartbeats, and the job would take this client for
-dead. So what is logged there is handed to a thread of its own. That thread waits until there is room before it calls a
-handler: one that was caught within would hold the handler's lock, for which the interpreter waits at its end.
+A terminal that is stopped with Ctrl-S, a pipe without a reader, a log handler that waits for a disk: each blocks its
+writer. On the runtime's loop that would stop the heartbeats, and the job would declare this client dead. Records that
+are logged there go through a queue to a thread of their own. That thread polls for room before it calls a handler: a
+thread that blocks inside a handler holds its lock, and the interpreter waits for that lock when it ends.
 
-Other threads of the process that log in the name of bringup wait for room for a second, and then do without.
+Other threads of the process that log by the name of bringup wait for room for a second, and then drop the record.
 """
 
 from __future__ import annotations
@@ -19,17 +19,23 @@ import threading
 import time
 from collections.abc import Iterator
 
+# Of the queue, some megabytes: a job logs a line a second at the most, unless something is wrong in a loop.
 _RECORDS_MAX = 10_000
+
+# Seconds for the last records when the client ends, and of other threads for one record: enough for a busy reader, and
+# short enough not to be noticed with a stopped one.
 _CLOSE_TIMEOUT = 1.0
 _ROOM_TIMEOUT_MS = 1000
+
+# Between two polls for room, so that `close` is heard of.
 _LOOK_INTERVAL_MS = 100
 _PREFIX = "bringup: "
 _OTHERS = ("asyncio", "grpc._cython.cygrpc")
-"""Loggers of others that are used on the runtime's loop."""
+"""Other libraries' loggers that are used on the runtime's loop."""
 
 
 class Output:
-    """Writes from a thread of its own, which is there from the first order on, and may be left behind.
+    """A queue of output and the thread that writes it; the thread starts with the first item, and is a daemon.
 
     Args:
         name: of the thread.
@@ -45,7 +51,7 @@ class Output:
         self._thread: threading.Thread | None = None
 
     def log(self, record: logging.LogRecord) -> None:
-        """Have a record logged, after those before it. Never waits; with very many before it, it is dropped."""
+        """Queue a log record. Never blocks; a full queue drops it, and says later how many."""
         with self._news:
             if len(self._records) < _RECORDS_MAX:
                 self._records.append(record)
@@ -54,19 +60,19 @@ class Output:
                 self._dropped += 1
 
     def show(self, line: bytes) -> None:
-        """Have bytes written to stderr as they are; what was to be shown before, and was not yet, is forgotten."""
+        """Write bytes to stderr as they are; they replace earlier ones that are still unwritten."""
         with self._news:
             self._line = line
             self._call()
 
     def close(self, timeout: float = _CLOSE_TIMEOUT) -> None:
-        """Let what is left be written, for `timeout` seconds; what has found no room then is dropped."""
+        """Write the rest of the queue, for at most `timeout` seconds; then drop it."""
         with self._news:
             self._deadline = time.monotonic() + timeout
             self._news.notify()
             thread = self._thread
         if thread is not None:
-            # A little more than it has: it ends by itself, unless it is caught in a handler.
+            # A little more than its deadline: it ends by itself then, unless a handler blocks it.
             thread.join(timeout + 2 * _LOOK_INTERVAL_MS / 1000)
 
     def _call(self) -> None:
@@ -75,7 +81,7 @@ class Output:
             self._thread = threading.Thread(target=self._write_all, daemon=True, name=self._name)
             try:
                 self._thread.start()
-            except RuntimeError:  # no more threads can be had: then there is nobody to say it
+            except RuntimeError:  # there can be no more threads, so there is no output
                 self._thread = None
 
     def _write_all(self) -> None:
@@ -87,7 +93,7 @@ class Output:
                 elif self._wait_for_room(_descriptors(order)):
                     logging.getLogger(order.name).handle(order)
         finally:
-            with self._news:  # a filter or handler of the user's has raised: the next order starts another thread
+            with self._news:  # after an exception of a user's filter or handler, the next item starts another thread
                 self._thread = None if self._deadline is None else self._thread
 
     def _next(self) -> logging.LogRecord | bytes | None:
@@ -107,7 +113,7 @@ class Output:
 
     def _write(self, line: bytes) -> None:
         descriptor = stderr_descriptor()
-        # Not through sys.stderr: who is caught in there holds its lock, at which the interpreter dies when it ends.
+        # Not through sys.stderr: a thread that blocks in it holds its lock, and the interpreter aborts at its end then.
         if descriptor is not None and self._wait_for_room([descriptor]):
             try:
                 os.write(descriptor, line)
@@ -122,7 +128,7 @@ class Output:
 
 
 class _Gate(logging.Filter):
-    """Sends what the runtime's threads log through their `Output`, and lets nobody wait for long.
+    """A filter that moves records of the runtime's threads into their `Output`, and bounds the wait of other threads.
 
     Args:
         is_own: the logger is bringup's: where nobody has set up logging, its lines say whose they are.
@@ -151,14 +157,14 @@ _LOCAL = threading.local()
 
 
 def open_output(thread_name: str) -> Output:
-    """Return what this thread logs through from now on; close it at its end."""
+    """Give this thread an `Output` for its log records; close it at the end of the thread."""
     output: Output
     _LOCAL.output = output = Output(f"{thread_name}-output")
     return output
 
 
 def own_output() -> Output | None:
-    """Return what this thread logs through, or `None` where it is none of the runtime's."""
+    """Return the `Output` of this thread, or `None` outside the runtime's threads."""
     return getattr(_LOCAL, "output", None)
 
 
@@ -176,7 +182,7 @@ def _descriptor(stream: object) -> int | None:
 
 
 def _descriptors(record: logging.LogRecord) -> list[int]:
-    """Return where a record will be written, as far as can be told."""
+    """Return the descriptors that a record will be written to, as far as they are known."""
     streams = [
         handler.stream
         for handler in _handlers(logging.getLogger(record.name))
@@ -198,7 +204,7 @@ def _handlers(logger: logging.Logger) -> Iterator[logging.Handler]:
 
 
 def _have_room(descriptors: list[int], timeout_ms: int) -> bool:
-    """Whether all can be written to; waits for one that cannot."""
+    """Whether all can be written to; polls each with the time-out."""
     for descriptor in descriptors:
         poll = select.poll()
         poll.register(descriptor, select.POLLOUT)

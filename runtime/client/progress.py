@@ -1,4 +1,4 @@
-"""Says what a bring-up waits for while it waits: on a terminal as one line, elsewhere in the log."""
+"""The progress of a bring-up: a line on a terminal, warnings in the log elsewhere."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("bringup")
 
+# Seconds until the line appears, beyond a bring-up without trouble, and between two updates of it.
 _LINE_PATIENCE = 1.0
 _LINE_INTERVAL = 0.5
+
+# Seconds until the first warning, and the factor to the next: a start that takes minutes makes a handful of lines.
 _LOG_PATIENCE = 10.0
 _LOG_FACTOR = 2.0
 _ERASE_LINE = "\r\x1b[2K"
@@ -26,9 +29,9 @@ _CUT = "..."
 
 
 async def show_progress(peer: CoordinationPeer, up: Latch[Any]) -> None:
-    """Show how far `peer` is, until it is `up`; cancel it to stop.
+    """Show the phase of `peer`, and the clients that it waits for, until it is `up`; cancel it to stop.
 
-    On a terminal from the first second on. In the log as warnings: after 10 s, after 20 s, after 40 s, and so on.
+    On a terminal from the first second on; in the log after 10 s, 20 s, 40 s, and so on.
     """
     output, terminal = own_output(), _terminal()
     if output is not None and terminal is not None:
@@ -60,13 +63,13 @@ async def _log_lines(peer: CoordinationPeer, up: Latch[Any]) -> None:
 
 
 def describe(client_id: int, progress: Progress) -> str:
-    """Return one line: who, in which phase, since when, waiting for whom."""
+    """Return one line: client, phase, seconds in it, and the clients that it waits for."""
     line = f"client {client_id} in phase {progress.phase} for {progress.elapsed:.0f} s"
     return f"{line}, waiting for {progress.waiting_for}" if progress.waiting_for else line
 
 
 def fit(line: str, columns: int) -> str:
-    """Return a line that a terminal of so many columns shows in one row, with the cursor in it."""
+    """Return a line, cut to one row of a terminal with `columns` columns, the cursor included."""
     width = max(columns - 1, len(_CUT))
     return line if len(line) <= width else line[: width - len(_CUT)] + _CUT
 

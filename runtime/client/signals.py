@@ -1,7 +1,7 @@
-"""SIGTERM says goodbye first: schedulers end clients with it, and the others should hear that rather than silence.
+"""The handler of SIGTERM: schedulers end clients with it, and the other clients are told before the process ends.
 
-A forked child is no client, and SIGTERM ends it by default. Python forgets signals that come while it forks, so that a
-worker would live on that is ended as soon as it is started: SIGTERM is held back meanwhile.
+A forked child is no client, and SIGTERM ends it by default. Python loses signals that arrive during a fork, so that a
+worker that is ended as soon as it is started would live on: SIGTERM is blocked meanwhile.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from types import FrameType
 
 
 class TerminationNotice:
-    """While installed, SIGTERM calls `notice`, and then, unless that returns true, does what it does by default.
+    """A handler of SIGTERM that calls `notice`, and then, unless that returns true, has the default effect.
 
-    A handler of the user's own is left alone, and so is everything where this is not the main thread: only there can
-    Python install one.
+    It does not replace a user's handler. Outside the main thread it does nothing: Python installs handlers only there.
 
     Args:
         notice: called in the main thread; must be bounded.
@@ -28,7 +27,7 @@ class TerminationNotice:
         self._installed = False
 
     def install(self) -> None:
-        """Take SIGTERM, where nobody else has it."""
+        """Install the handler, unless the program has one."""
         if threading.current_thread() is not threading.main_thread():
             return
         handler = signal.getsignal(signal.SIGTERM)
@@ -39,7 +38,7 @@ class TerminationNotice:
             self._installed = True
 
     def remove(self) -> None:
-        """Give SIGTERM back; from any thread, it is enough that the handler does nothing more of its own."""
+        """Restore the default. Outside the main thread the handler stays, and has only the default effect."""
         if not self._installed:
             return
         self._installed = False

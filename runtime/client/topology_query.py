@@ -1,4 +1,4 @@
-"""What a job tells those who ask its coordinator and take no part in it, and how they ask."""
+"""Queries for the topology of a job, from processes that take no part in it: the question and its answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOCATION = np.dtype(("<i4", (4,)))
 
 
 def tell_topology(up: Up | None, job_name: str) -> TopologyTold:
-    """Return what is told of the topology of a job, `up` or not yet."""
+    """Return the answer of a job's coordinator, which is `up` or not yet."""
     if up is None:
         return TopologyTold((), b"", f"job {job_name!r} is not up yet")
     table = up.table

@@ -1,4 +1,4 @@
-"""Trees of arrays: dicts, lists and tuples, nested as gradients are, taken apart and put together again. Pure."""
+"""Trees of arrays (nested dicts, lists and tuples, as of gradients): flattened, described and rebuilt. Pure."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _DESCRIPTION_CHARACTERS_MAX = 1500
 
 
 def is_tree(value: object) -> bool:
-    """Whether it is a dict, or a list or tuple that holds arrays or dicts, at any depth; of numbers it is an array."""
+    """Whether it is a dict, or a list or tuple with arrays or dicts at any depth; one of numbers is an array."""
     if isinstance(value, dict):
         return True
     return isinstance(value, list | tuple) and any(_is_array(child) or is_tree(child) for child in value)
 
 
 def arrays_of(value: object, convert: Callable[[str, object], Array]) -> list[Array]:
-    """Return the arrays in a tree, or the one that it is, in an order that is the same on every client.
+    """Return the arrays of a tree, or a single array, in an order that is the same on every client.
 
     Raises:
         ConfigurationError: a key of a dict is neither a text nor a whole number.
@@ -36,7 +36,7 @@ def arrays_of(value: object, convert: Callable[[str, object], Array]) -> list[Ar
 def rebuilt(value: object, arrays: Iterator[Array]) -> Any:
     """Return a tree like `value` with other arrays, in the order of `arrays_of`."""
     if isinstance(value, dict):
-        tree = copy.copy(value)  # it keeps its type and the order of its keys
+        tree = copy.copy(value)  # keeps its type and the order of its keys
         for key in _sorted_keys(value):
             tree[key] = rebuilt(value[key], arrays)
         return tree
@@ -50,7 +50,7 @@ def rebuilt(value: object, arrays: Iterator[Array]) -> Any:
 
 
 def describe(value: object, arrays: Iterator[Array]) -> str:
-    """Return the structure, dtypes and shapes, as the clients compare them; bounded."""
+    """Return the structure, dtypes and shapes as text, bounded; the clients compare it."""
     text = _described(value, arrays)
     if len(text) <= _DESCRIPTION_CHARACTERS_MAX:
         return text

@@ -1,1 +1,1 @@
-"""What a client is asked to do, parsed and checked once, at the edge: options, and who the clients of the job are."""
+"""Options, and the clients of the job: read from arguments and environment and checked once, before all else."""

@@ -25,14 +25,14 @@ IDENTITY = (
 
 
 def free_addresses(count: int) -> tuple[str, ...]:
-    """`count` different loopback addresses whose ports are free at this moment."""
+    """Return `count` different loopback addresses with free ports."""
     return tuple(f"127.0.0.1:{port}" for port in free_ports(count))
 
 
 def client_environment(
     environ: Mapping[str, str], addresses: Sequence[str], client_id: int, *, launcher: str = ""
 ) -> dict[str, str]:
-    """The environment of one client.
+    """Return the environment of one client.
 
     Args:
         environ: This process's.

@@ -1,4 +1,4 @@
-"""The environment variables that bringup reads: which job this is, which client of its host, and which are misspelt.
+"""The environment variables that bringup reads: those of the job, of the clients of a host, and misspelt ones.
 
 A family of variables applies as soon as one of its identifying variables is set and not empty; from then on everything
 is read from it, and what it leaves out is an error, never filled from another family.
@@ -26,6 +26,7 @@ NUM_LOCAL_CLIENTS = "BRINGUP_NUM_LOCAL_CLIENTS"
 _LOCAL_CLIENTS_MAX = 1 << 16
 
 _ARGUMENTS = ("on_failure", "reset", "local_device_ids", "num_logical_cpu_devices", "device_type")
+# Of difflib: a name that differs in a letter or two, and no other option.
 _CLOSE = 0.7
 
 _PREFIX = "BRINGUP_"
@@ -34,7 +35,7 @@ _UNSET = Setting("", None, Origin.DEFAULT)
 
 
 class _Family:
-    """A family without rules of its own: no more than the names of its variables, as far as it has them."""
+    """A family of variables: their names, and the rules that all families share."""
 
     prefix: str
     jobs: str
@@ -70,7 +71,7 @@ class _Family:
 
 
 class BringupFamily(_Family):
-    """Our own variables: a list, or the coordinator's address with the number of clients."""
+    """bringup's variables: the addresses of all clients, or the coordinator's with the number of clients."""
 
     prefix = "BRINGUP_"
     jobs = "BRINGUP_JOBS"
@@ -114,7 +115,7 @@ class DTensorFamily(_Family):
 
 
 class KerasFamily(_Family):
-    """The variables of keras.distribution: a list, or the coordinator's address with the number of processes."""
+    """The variables of keras.distribution: all addresses, or the coordinator's with the number of processes."""
 
     prefix = "KERAS_DISTRIBUTION_"
     jobs = "KERAS_DISTRIBUTION_JOB_ADDRESSES"
@@ -123,7 +124,7 @@ class KerasFamily(_Family):
 
 
 class JaxFamily(_Family):
-    """The variables that jax programs are started with: the coordinator's address, and both numbers."""
+    """The variables of jax programs: the coordinator's address, the number of processes and the process id."""
 
     prefix = "JAX_"
     jobs = "JAX_COORDINATOR_ADDRESS"
@@ -148,7 +149,7 @@ def _optional(environ: Mapping[str, str], name: str | None) -> Setting:
 
 
 def local_clients(environ: Mapping[str, str]) -> tuple[int, int] | None:
-    """Return the number of this client among those of its host, and how many these are; `None` where nobody says.
+    """Return the number of this client on its host, and the count of clients there; `None` where neither is set.
 
     Raises:
         ConfigurationError: one of the two variables is missing or malformed.
@@ -184,7 +185,7 @@ VARIABLES = frozenset(
 
 
 def unknown_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that begin with `BRINGUP_` and have no effect, each with a sentence that says so.
+    """Return the variables that begin with `BRINGUP_` and have no effect, each with a warning for the log.
 
     Those that begin with `BRINGUP_<TYPE>_` are the settings of a backend that an installed distribution offers.
     """

@@ -1,4 +1,4 @@
-"""What is known of a job before its clients meet: who they are, which one this is, and who said so."""
+"""The job as it is known before the rendezvous: addresses, number of clients, own client id, and their sources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .job_facts import JobFacts, is_bns
 
 @dataclass(frozen=True, slots=True)
 class Considered:
-    """One source that was looked at for the job.
+    """One source of the job that was considered.
 
     Attributes:
         source: its name, `DTENSOR_*` for example.
@@ -25,7 +25,7 @@ class Considered:
 
 @runtime_checkable
 class JobSource(Protocol):
-    """Something that may know the job: the arguments, a family of variables, a cluster resolver.
+    """A source of the job: the arguments, a family of variables, a cluster resolver.
 
     `name` is what users see, and, for a cluster resolver, what they pass as `resolver=`.
     """
@@ -47,7 +47,7 @@ class JobSource(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """The job as resolved.
+    """The job, resolved.
 
     Attributes:
         source: where it came from: `arguments`, `BRINGUP_*`, `DTENSOR_*`, `KERAS_DISTRIBUTION_*`, `JAX_*`, the name of

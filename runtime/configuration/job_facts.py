@@ -1,4 +1,4 @@
-"""The four facts of a job (addresses, number of clients, client id, name), complete and in agreement or refused."""
+"""The facts of a job (addresses, number of clients, client id, name): parsed, and checked against each other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _JOB_NAME = re.compile(r"[A-Za-z0-9_.\-/]{1,255}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFacts:
-    """What one source says of the job, already checked.
+    """The facts of a job from one source, checked.
 
     Attributes:
         jobs: the addresses of all clients, in client order; `None` where only the coordinator's is known.
@@ -42,7 +42,7 @@ class JobFacts:
 
 
 def find_job(*, jobs: Setting, num_clients: Setting, client_id: Setting, job_name: Setting) -> JobFacts:
-    """Check the four facts, from whatever source.
+    """Parse and check the facts of a job.
 
     One address with a larger number of clients is the coordinator's. Without addresses there is only local mode.
 
@@ -87,7 +87,7 @@ def as_job_name(setting: Setting) -> str:
 
 
 def incomplete(present: str, missing: list[str], meaning: str = "describes a job") -> ConfigurationError:
-    """The error of a source that applies and lacks what it needs."""
+    """Return the error for a source that applies and lacks some of its settings."""
     names = " and ".join(missing)
     verb = "is" if len(missing) == 1 else "are"
     return ConfigurationError(f"{present} {meaning}, but {names} {verb} not set: give {names} as well")
@@ -130,12 +130,12 @@ def _ids(count: int) -> str:
 
 
 def is_bns(address: str) -> bool:
-    """Whether it is a BNS name, which only a resolver of its own can turn into `host:port`."""
+    """Whether it is a BNS name, which only BNS itself resolves to `host:port`."""
     return address.startswith(_BNS_PREFIX)
 
 
 def as_jobs(setting: Setting) -> tuple[str, ...]:
-    """Read the list, and write every address in the one way we write it.
+    """Parse the list of addresses, one per client in client order, into their canonical form.
 
     Args:
         setting: comma-separated text, or a sequence of text; blanks around entries do not matter.

@@ -1,4 +1,4 @@
-"""What a user can tune, parsed and checked once, at the edge; nothing below reads the environment."""
+"""The options of a client: fields, defaults with their reasons, and checks."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from .settings import Origin, Setting, as_address, as_choice, as_duration, as_fl
 
 UnhealthyAction = Literal["report", "fail"]
 
+# Of heartbeats and health checks, in seconds: more often there would be time for nothing else.
 _SHORTEST_INTERVAL = 0.001
 
 
 class OptionOverrides(TypedDict, total=False):
-    """The fields of `Options` as keyword arguments of `initialize()`; see there what they mean."""
+    """The fields of `Options` as keyword arguments of `initialize()`."""
 
     initialization_timeout: float
     heartbeat_interval: float
@@ -45,37 +46,49 @@ class OptionOverrides(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How a job comes up and is watched. Every field is also read from `BRINGUP_<FIELD IN CAPITALS>`.
+    """The options of a client. Every field is also read from `BRINGUP_<FIELD IN CAPITALS>`. Durations are in seconds.
 
     Attributes:
-        initialization_timeout: seconds until `initialize()` gives up on the clients that have not come.
-        heartbeat_interval: seconds between two heartbeats of a peer.
-        heartbeat_timeout: seconds without a heartbeat after which a client counts as failed; more than the interval.
-        shutdown_timeout: seconds that `shutdown()` waits for the other clients.
-        device_timeout: seconds that one call into a device backend may take.
-        health_interval: seconds between two health checks of the devices.
-        unhealthy_action: what becomes of the job where this client's devices turn out to be unhealthy: `report` shows
-            it in `System.members`, `fail` ends the job with a `DeviceFailedError` on every client.
+        initialization_timeout: the deadline of `initialize()` for all clients to come up. 300, as jax has it: the hosts
+            of a large job start minutes apart.
+        heartbeat_interval: the time between two heartbeats of a client. 1: each takes client 0 about 0.2 ms, a fifth of
+            a core with 1,000 clients.
+        heartbeat_timeout: the silence after which a client counts as failed; more than the interval. 10: longer than
+            the pauses of a host that swaps or of a program that holds the GIL. The death of a process is noticed at
+            once by its connections, and does not take this long.
+        shutdown_timeout: the time that `shutdown()` waits for the other clients. 30, the grace period of Kubernetes,
+            after which SIGKILL would end the wait.
+        device_timeout: the time that one call into a device backend may take. 120: a host with many devices takes
+            tens of seconds to bring them up; a call of two minutes hangs.
+        health_interval: the time between two health checks of the devices. 30: checks run beside the program, on the
+            same devices; a suspicion is checked again sooner.
+        unhealthy_action: the consequence for the job where this client's devices become unhealthy: `report` shows it in
+            `System.members`, `fail` ends the job with a `DeviceFailedError` on every client. `report`: a check that is
+            wrong must not end a job that computes.
         isolate_backend: run the device backend in a child process, which can be killed where native code hangs. The
             devices are the child's then: not for frameworks that drive them from this process.
-        allow_empty: let this client take part where it has no devices; another client must have some.
+        allow_empty: let this client take part without devices; another client must have some. Off: a host whose devices
+            are missing is to be noticed.
         share_devices: let this client bring up devices that other clients of its host bring up as well, where these
-            allow it too: all that it sees, and no part of them.
-        stall_timeout: seconds that a client may stay at one step (`System.report_progress`) without waiting for others
-            before it counts as failed; `None` for ever. Client 0's counts.
-        kv_max_bytes: what the keys and values of the key-value store may take, in bytes. Client 0's counts.
+            allow it too: all that it sees, and no part of them. Off: most devices have one owner.
+        stall_timeout: the time that a client may stay at one step (`System.report_progress`) without waiting for others
+            before it counts as failed. `None`, for ever: only the program knows how long a step takes. Client 0's
+            counts.
+        kv_max_bytes: the bound on keys and values of the key-value store, in bytes. 1 GiB, of the memory of client 0,
+            whose option counts.
         bind_address: the host name or IP address to listen on; `None` for all interfaces of the address's family, or
             loopback for a loopback job, which takes no other unless `insecure`.
         advertise_address: the host name or IP address that the other clients are to use; `None` for the one that the
             job gives this client, or that it reaches the coordinator from.
         ring_port: the TCP port of the ring; 0 for any free one.
-        status_address: reserved for a status page; this version refuses it, as it has none.
-        token: reserved for the secret of a job; this version refuses it, as it checks none.
+        status_address: reserved for a status page; this version refuses it.
+        token: reserved for the secret of a job; this version refuses it.
         token_file: reserved likewise.
-        tls_ca: reserved for TLS between the clients; this version refuses it, as it has none.
+        tls_ca: reserved for TLS between the clients; this version refuses it.
         tls_cert: reserved likewise.
         tls_key: reserved likewise.
-        insecure: let a job leave this machine, without authentication or encryption.
+        insecure: let a job leave this machine, without authentication or encryption. Off: anybody on the network could
+            join or stop it.
     """
 
     initialization_timeout: float = 300.0
@@ -103,7 +116,7 @@ class Options:
 
     @staticmethod
     def resolve(options: Options | None, overrides: Mapping[str, object], environ: Mapping[str, str]) -> Options:
-        """Put together what the user chose, and check it.
+        """Combine the user's settings, and check them.
 
         Args:
             options: wins whole over the environment; `None` to read the environment.
@@ -128,7 +141,7 @@ class Options:
 def option_settings(
     options: Options | None, overrides: Mapping[str, object], environ: Mapping[str, str]
 ) -> dict[str, Setting]:
-    """Return every option by name, with its value as it was given and where that came from; see `Options.resolve`."""
+    """Return every option by name, with its value as given and its origin; see `Options.resolve`."""
     return {name: _setting(name, options, overrides, environ) for name in _READERS}
 
 
@@ -140,11 +153,11 @@ UNAVAILABLE = {
     "tls_cert": "TLS",
     "tls_key": "TLS",
 }
-"""The options that this version knows the names of and cannot do."""
+"""Reserved options, and the features that they ask for."""
 
 
 def refuse_unavailable(settings: Mapping[str, Setting]) -> None:
-    """Refuse what this version knows the names of and cannot do: nobody may believe that a token protects them.
+    """Refuse reserved options: nobody may believe that a token protects a job that checks none.
 
     Raises:
         ConfigurationError: one of them is set.

@@ -1,4 +1,4 @@
-"""What `initialize()` was asked for, resolved and checked before anything is touched."""
+"""The plan of a client: the arguments of `initialize()` and the environment, resolved and checked."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _log = logging.getLogger("bringup")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A client's part, before it begins.
+    """Everything that a client is made from.
 
     Attributes:
         device_type: as asked for; `None` for the first present of TPU, GPU, CPU.

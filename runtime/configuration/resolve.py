@@ -1,4 +1,4 @@
-"""Where the job comes from: the sources in their order, and the first one that applies."""
+"""The resolution of the job: the first of its sources, in a fixed order, that applies."""
 
 from __future__ import annotations
 

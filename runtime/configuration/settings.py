@@ -1,4 +1,4 @@
-"""One setting: its value and where it came from, so that every complaint about it can say both.
+"""One setting: a value with its origin, so that an error can name both.
 
 A value from the environment is text; one from an argument has a type of its own. The `as_...` functions take either and
 give the one type that the rest of the runtime sees.
@@ -26,7 +26,7 @@ _FALSE = frozenset({"0", "false", "no", "off"})
 
 
 class Origin(enum.Enum):
-    """Where a value came from."""
+    """The origin of a value."""
 
     ENVIRONMENT = "environment"
     ARGUMENT = "argument"
@@ -36,7 +36,7 @@ class Origin(enum.Enum):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Setting:
-    """A value that someone chose.
+    """A value with its name and origin.
 
     Attributes:
         name: the environment variable or argument.
@@ -139,7 +139,7 @@ def as_flag(setting: Setting) -> bool:
 
 
 def as_choice(setting: Setting, choices: Sequence[str]) -> str:
-    """Read one of some words, in any case.
+    """Read one of `choices`, in any case.
 
     Raises:
         ConfigurationError: it is none of them.

@@ -1,4 +1,4 @@
-"""What callers give to the methods of a system, checked: whole numbers and seconds of any library. Pure."""
+"""Checks of the arguments of a system's methods: whole numbers and seconds, of any library's types. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ...errors import ConfigurationError
 _INTEGER_MAX = 2**63 - 1
 _CLIENT_ID_MAX = 2**32 - 1
 _SECONDS_MAX = 1e9
-"""Timers of event loops count in integers; nobody waits for 30 years."""
+"""Timers of event loops overflow not far beyond it; it is 30 years."""
 
 
 def whole_number(value: object) -> int | None:
-    """Return a whole number of 64 bits, an `int` or what stands for one, as numpy's integers do; no bool.
+    """Return a whole number of 64 bits, an `int` or another integer type such as numpy's; no bool.
 
     `None` where it is something else.
     """
@@ -27,7 +27,7 @@ def whole_number(value: object) -> int | None:
 
 
 def step_of(call: str, step: object) -> int:
-    """Return the step of a program.
+    """Return the step of a program, checked.
 
     Raises:
         ConfigurationError: it is no such number; names it, and the call that it was given to.
@@ -71,7 +71,7 @@ def timeout_of(what: str, timeout: object) -> float | None:
 
 
 def client_set(what: str, client_ids: object) -> list[int]:
-    """Return a set of clients, in order.
+    """Return a set of client ids, sorted.
 
     Raises:
         ConfigurationError: they are no client ids, there is none, or one is double; names them.
