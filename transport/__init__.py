@@ -1,1 +1,1 @@
-"""How bytes travel between peers; knows nothing of jobs, devices or meshes."""
+"""Transport of messages and bytes between peers; knows nothing of jobs, devices or meshes."""

@@ -1,4 +1,4 @@
-"""Addresses of peers: `host:port`, `[::1]:port` for IPv6. Text in, text out; nothing is looked up."""
+"""Addresses of peers: `host:port`, `[::1]:port` for IPv6. Pure: no name is resolved."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-# A DNS name has at most 253 characters; the rest is room for a port padded with zeros.
+# Characters. A DNS name has at most 253; the rest is room for a port padded with zeros.
 _LONGEST = 300
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _ZONE = re.compile(r"[A-Za-z0-9_.-]+")
@@ -15,7 +15,7 @@ _ZONE = re.compile(r"[A-Za-z0-9_.-]+")
 
 @dataclass(frozen=True, slots=True, order=False)
 class Address:
-    """Where a peer can be reached.
+    """The host and port of a peer.
 
     Attributes:
         host: a lower-case name, an IPv4 address, or an IPv6 address without brackets.
@@ -31,7 +31,7 @@ class Address:
     @classmethod
     @lru_cache(maxsize=65536)  # a client reads the addresses of all, some of them several times
     def parse(cls, text: str) -> Address:
-        """Read `host:port`.
+        """Parse `host:port`.
 
         Args:
             text: a name, an IPv4 address, or an IPv6 address in brackets; then a colon and a port, which may be padded
@@ -68,7 +68,7 @@ class Address:
 
 
 def parse_host(text: str) -> str:
-    """Read a host without a port, and give it in the one way we write it.
+    """Parse a host without a port, and return its normal form.
 
     Args:
         text: a name, an IPv4 address, or an IPv6 address with or without brackets.

@@ -1,4 +1,4 @@
-"""When to try again, and when to look a name up again: pure, so that what is simulated is what ships."""
+"""Retry policy of dialling and of name look-ups. Pure, so that the simulator runs the policy that ships."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ CONNECT_TIMEOUT = 3.0
 LOOKUP_TIMEOUT = 15.0
 """Seconds after which a look-up counts as failed, and another may begin beside it."""
 
+# In seconds; the reasons stand with `retry_delay` and `lookup_delay`.
 _RETRY_DELAY_MIN = 0.004
 _RETRY_DELAY_MAX = 0.25
 _RETRY_DELAY_RATIO = 0.1
@@ -19,7 +20,7 @@ _LOOKUP_DELAY_MAX = 10.0
 
 
 class TroubleKind(enum.Enum):
-    """How an attempt to reach somebody failed."""
+    """The kind of failure of one attempt to connect."""
 
     UNRESOLVED = "the name does not resolve"
     UNANSWERED = "no answer"
@@ -30,14 +31,14 @@ class TroubleKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why an attempt failed; `text` says it to a person."""
+    """The failure of one attempt; `text` is for error messages."""
 
     kind: TroubleKind
     text: str
 
 
 class Goal(enum.Enum):
-    """What somebody is to be reached for."""
+    """The purpose of a connection: it decides which failures are final."""
 
     COORDINATOR = "the coordinator, which may come late"
     SESSION = "the coordinator that knows this session"
@@ -58,19 +59,19 @@ _FINAL: dict[Goal, tuple[TroubleKind, ...]] = {
 
 
 class Attempts:
-    """The attempts to reach somebody for one `goal`, the first of them at the time `now`, in seconds."""
+    """The attempts to connect for one `goal`, beginning at the time `now`, in seconds."""
 
     def __init__(self, goal: Goal, now: float) -> None:
         self._goal = goal
         self._began = now
 
     def delay(self, kind: TroubleKind, now: float) -> float | None:
-        """Return how many seconds to wait after an attempt that failed, or `None` where it was the last."""
+        """Return the seconds until the next attempt, or `None` after a final failure."""
         return None if kind in _FINAL[self._goal] else retry_delay(now - self._began)
 
 
 def retry_delay(elapsed: float) -> float:
-    """Return how long to wait before the next attempt after `elapsed` seconds of attempts.
+    """Return the delay before the next attempt, after `elapsed` seconds of attempts.
 
     In proportion to the time already spent, so that the wait for a coordinator that starts late is overshot by a
     tenth at most, whatever the start order, and an hour of waiting costs no more than four attempts a second.
@@ -79,7 +80,7 @@ def retry_delay(elapsed: float) -> float:
 
 
 def lookup_delay(elapsed: float) -> float:
-    """Return how long to wait before a name is looked up again after `elapsed` seconds without success.
+    """Return the delay before the next look-up of a name, after `elapsed` seconds without success.
 
     In proportion, too, but no more than every ten seconds in the long run: all clients of a job share one resolver.
     """
@@ -87,7 +88,7 @@ def lookup_delay(elapsed: float) -> float:
 
 
 class NameRecord:
-    """What is known of one name: it is looked up when it is first needed, and again while it leads to nobody.
+    """The state of one name: looked up at its first use, and again while connections to it fail.
 
     Attributes:
         hosts: the IP addresses that it was last known to have, the one that answered last first.
@@ -104,11 +105,11 @@ class NameRecord:
         self._troubled_since: float | None = None
 
     def is_asking(self, now: float) -> bool:
-        """Return whether a look-up is on its way, which has not taken too long yet."""
+        """Return whether a look-up is in flight and within its time-out."""
         return self._is_asking and self._asked_at is not None and now - self._asked_at < LOOKUP_TIMEOUT
 
     def begin(self, now: float) -> bool:
-        """Begin an attempt to reach it; returns whether to look the name up now."""
+        """Begin an attempt to connect; returns whether to look the name up now."""
         if self._troubled_since is None:
             self._troubled_since = now
             is_due = not self.hosts
@@ -121,19 +122,19 @@ class NameRecord:
         return True
 
     def found(self, hosts: tuple[str, ...]) -> None:
-        """A look-up has answered. The host that answered last stays the first to be tried, where it is still there."""
+        """Take in the result of a look-up; the host that accepted last stays first in order."""
         best = self.hosts[:1]
         self.hosts = tuple(sorted(hosts, key=lambda host: host not in best))
         self.error = ""
         self._is_asking = False
 
     def failed(self, error: str) -> None:
-        """A look-up has failed: what was known is still the best guess."""
+        """Take in a failed look-up; the earlier result stays in use."""
         self.error = error
         self._is_asking = False
 
     def worked(self, host: str) -> None:
-        """Somebody who was looked for has answered there: the name need not be looked up until that fails."""
+        """Note a connection to `host`: no further look-up is needed until connections fail."""
         self._troubled_since = None
         if host in self.hosts[1:]:
             self.hosts = (host, *(other for other in self.hosts if other != host))

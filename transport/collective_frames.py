@@ -1,4 +1,4 @@
-"""Frames of the collectives, and how a ring finds out that its clients called different things."""
+"""Frames of the collectives, with the agreement of the clients on the call that they make. Pure."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ _MAGIC = b"brng"
 _HEADER = struct.Struct("!4s?IQQ")
 HEADER_BYTES = _HEADER.size
 TEXT_BYTES_MAX = 4096
+"""Of a call's description, or of the differences between the clients' calls, for an error text."""
 _BETWEEN = {", ", "]", ")", "}"}
 # A key of a dict, an array, what lies between two children, anything else.
 _TOKEN = re.compile(r"""'(?:[^'\\]|\\.)*': |"(?:[^"\\]|\\.)*": |-?\d+: |\w+\[[\d, ]*\]|, |.""")
 
 
 class MalformedFrameError(Exception):
-    """What came is not the frame that is due; the text says what it is."""
+    """The bytes are not the frame that is due; the text says what they are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """What the clients so far have called, as it travels along the ring.
+    """The call of the clients so far, as it travels along the ring.
 
     Attributes:
         agreed: whether all of them called the same.
@@ -53,7 +54,7 @@ class Agreement:
 
 
 def first_difference(one: str, other: str) -> str:
-    """Return at which leaf two calls on trees first differ, and how; nothing where that does not show."""
+    """Return the first leaf at which two calls on trees differ, with the difference; empty if that cannot be told."""
     path: list[str | int] = []
     (head, _, first), (other_head, _, second) = one.partition(", "), other.partition(", ")
     if head != other_head or first[:1] not in ("{", "[", "("):
@@ -92,7 +93,7 @@ def _said(rank: int, call: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FrameHeader:
-    """What precedes a frame's text and payload; sizes in bytes."""
+    """The header of a frame with a text and a payload; sizes in bytes."""
 
     agreed: bool
     text_bytes: int

@@ -1,4 +1,4 @@
-"""What proves that both ends of a connection belong to the same job: one object for gRPC and for ring links."""
+"""Credentials of a peer, for gRPC and for links."""
 
 from __future__ import annotations
 

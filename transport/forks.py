@@ -1,4 +1,4 @@
-"""The sockets of a job in a forked child: it gives them back, or they outlive the process whose they are.
+"""Release of a job's sockets in forked children, where they would outlive the client.
 
 A child that keeps them, as a worker of torch's DataLoader or of a multiprocessing pool does, holds the ports of a dead
 client, and its connections do not end: the others then wait for `heartbeat_timeout` instead of hearing of the death.
@@ -18,7 +18,7 @@ _OPEN_FILES = Path("/proc/self/fd")
 
 
 class JobSockets:
-    """What this process has bound and dialled for its job. Like descriptors, there is one such set for the process."""
+    """The ports and endpoints of this process's job: one set for the process, as descriptors are."""
 
     def __init__(self) -> None:
         self._ports: frozenset[int] = frozenset()
@@ -26,12 +26,12 @@ class JobSockets:
         self._used_in: int | None = None
 
     def bound(self, port: int) -> None:
-        """Note that what has this local port is the job's."""
+        """Note that sockets on this local port belong to the job."""
         if port not in self._ports:
             self._ports |= {port}
 
     def dialled(self, host: str, port: int) -> None:
-        """Note that what is connected to a literal IP address and port is the job's."""
+        """Note that connections to this literal IP address and port belong to the job."""
         if (host, port) not in self._endpoints:
             self._endpoints |= {(host, port)}
 
@@ -40,7 +40,7 @@ class JobSockets:
         self._ports, self._endpoints = frozenset(), frozenset()
 
     def use_network(self) -> None:
-        """Note that this process uses gRPC, which works in no process that is forked from it.
+        """Note that this process uses gRPC, which does not work in its forked children.
 
         Raises:
             NotInitializedError: it was forked from one that used gRPC.
@@ -53,7 +53,7 @@ class JobSockets:
         self._used_in = os.getpid()
 
     def let_go(self) -> None:
-        """In a forked child: stop holding them open.
+        """Close the sockets in a forked child.
 
         Each keeps its number, as a handle on nothing: objects that were copied with the parent's memory may close it.
         """

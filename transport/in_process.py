@@ -20,7 +20,7 @@ _ENDED_THERE = "the other side closed the connection"
 
 
 class Signal:
-    """Wakes whoever waits at the moment; those who wait look again at what they wait for."""
+    """A condition without a lock, for one event loop: `fire` wakes all tasks that wait."""
 
     def __init__(self) -> None:
         self._waiters: dict[asyncio.Future[None], None] = {}
@@ -35,14 +35,14 @@ class Signal:
             del self._waiters[waiter]
 
     def fire(self) -> None:
-        """Wake those who wait."""
+        """Wake all waiting tasks."""
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
 
 class Pipe(Generic[T]):
-    """One direction of a connection: in order, and bounded. While it is cut nothing comes out, not even its end.
+    """One direction of a connection: ordered and bounded. While it is cut nothing comes out, not even its end.
 
     Args:
         limit: what may wait unread, in the unit of the sizes that `put` is given.
@@ -61,19 +61,19 @@ class Pipe(Generic[T]):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing can come out of it any more."""
+        """Whether nothing more can be read."""
         return self._reader_closed or (not self._items and (self._writer_closed or self._broken is not None))
 
     @property
     def end_for_writer(self) -> str | None:
-        """How it ended, as far as its writer can know."""
+        """The end that its writer can know of, or `None`."""
         if self._writer_closed:
             return _ENDED_HERE
         return self._broken or (_ENDED_THERE if self._reader_closed and self._flows() else None)
 
     @property
     def end_for_reader(self) -> str | None:
-        """How it ended, as far as its reader can know."""
+        """The end that its reader can know of, or `None`."""
         if self._reader_closed:
             return _ENDED_HERE
         return self._broken or (_ENDED_THERE if self._writer_closed and self._flows() else None)

@@ -1,4 +1,4 @@
-"""Names of hosts: looked up in threads, seldom, and remembered for when no resolver answers."""
+"""Name resolution in daemon threads, with a cache that outlives the resolver."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Endpoint:
 
 
 def literal_hosts(address: Address) -> list[str]:
-    """Return the IP addresses that `address` says by itself; none where it is a name that must be looked up."""
+    """Return the IP addresses of a literal or of `localhost`; none for a name that needs a resolver."""
     try:
         return [str(ipaddress.ip_address(address.host))]
     except ValueError:
@@ -43,7 +43,7 @@ class UnresolvedError(OSError):
 
 
 class Names:
-    """The names that one client has looked up; used from any thread and event loop.
+    """The resolver of one client; used from any thread and event loop.
 
     A name is looked up when it is first needed, and again while what it leads to does not answer, ever more seldom.
     Whatever it was last known to lead to is used meanwhile, also where it does not resolve any more.
@@ -55,7 +55,7 @@ class Names:
         self._waiting: dict[str, list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]]] = {}
 
     async def lookup(self, address: Address) -> list[Endpoint]:
-        """Return the endpoints of `address`, in the order in which to try them.
+        """Return the endpoints of `address`, in the order of attempts.
 
         `localhost` and literal addresses need no resolver. Other names are looked up in daemon threads: a resolver that
         hangs must not hold up the end of the process, as the default executor's threads would.
@@ -78,13 +78,13 @@ class Names:
             return [Endpoint(host, address.port) for host in record.hosts]
 
     def worked(self, address: Address, endpoint: Endpoint) -> None:
-        """Note that whoever was looked for at `address` has answered at `endpoint`."""
+        """Note a successful connection to `address` at `endpoint`."""
         with self._lock:
             if (record := self._records.get(address.host)) is not None:
                 record.worked(endpoint.host)
 
     def _ask(self, host: str) -> asyncio.Future[None] | None:
-        """Look a name up where that is due; returns what to wait for where nothing is known of it yet."""
+        """Start a look-up if one is due; returns a future if there is no earlier result."""
         with self._lock:
             record = self._records.setdefault(host, NameRecord(random.random()))
             now = time.monotonic()

@@ -1,4 +1,4 @@
-"""Arrays as a collective carries them: one flat buffer for each dtype, reduced in place. Pure."""
+"""Packing of arrays for a collective: one flat buffer for each dtype, reduced in place. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def reduce_into(reduction: np.ufunc, one: Array, other: Array, out: Array) -> No
 
 
 class Packing:
-    """What one client gives to an all-reduce, and where each array lies in it.
+    """The layout of one client's arrays in the buffers of an all-reduce.
 
     Making one is cheap and checks everything; `pack` and `unpack` copy, and may run on any thread.
 
@@ -76,7 +76,7 @@ class Packing:
         return buffer
 
     def unpack(self, totals: Sequence[Array]) -> list[Array]:
-        """Return the arrays that lie in buffers like those of `pack`: of the shapes and dtypes that were given."""
+        """Return the arrays, in their original shapes and dtypes, from buffers like those of `pack`."""
         starts = dict.fromkeys(self._dtypes, 0)
         total_of = dict(zip(self._dtypes, totals, strict=True))
         results = []
@@ -89,7 +89,7 @@ class Packing:
         return results
 
     def describe(self) -> str:
-        """Return the dtypes and shapes, as the clients compare them."""
+        """Return the dtypes and shapes, for the comparison between clients."""
         return ", ".join(f"{array.dtype.name}{list(array.shape)}" for array in self._arrays)
 
     def _check(self, call: str, dtype: np.dtype[Any]) -> None:

@@ -1,4 +1,4 @@
-"""What the runtime needs of a network. Two adapters: gRPC and TCP, and the in-memory one of `bringup.testing`.
+"""The ports of the network. Two adapters: gRPC with TCP, and the in-memory one of `bringup.testing`.
 
 One contract suite, `tests/contracts`, runs over both.
 """
@@ -62,7 +62,7 @@ class Server(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LinkIdentity:
-    """Who stands at an end of a link: neighbours prove to each other that they belong to the same ring."""
+    """The identity of one end of a link; neighbours compare theirs, so that no stranger enters the ring."""
 
     job_id: str
     epoch: int
@@ -101,10 +101,10 @@ class Link(Protocol):
 
 
 class ServiceReceiver(Protocol):
-    """Who takes what comes over a service link, on the link's event loop."""
+    """The receiver of a service link's frames, on the link's event loop."""
 
     def received(self, frame: Frame) -> None:
-        """Take a frame without its length; they come in order. It is not kept."""
+        """Take a frame, without its length prefix; valid during the call only. Frames come in order."""
         ...
 
     def lost(self, reason: str) -> None:
@@ -137,7 +137,7 @@ ServiceWelcome = Callable[[ServiceLink, LinkIdentity], ServiceReceiver]
 
 
 class LinkListener(Protocol):
-    """Where a peer's left neighbour connects, and where others ask whether it is alive.
+    """The listener of a peer: its left neighbour connects here, and others probe it.
 
     On client 0 the others' service links arrive here, too.
     """
@@ -157,7 +157,7 @@ class LinkListener(Protocol):
 
 
 class ProbeOutcome(enum.Enum):
-    """What asking a peer for its incarnation showed."""
+    """The result of asking a peer for its incarnation."""
 
     ALIVE = "the process answers"
     REFUSED = "connection refused"
@@ -167,7 +167,7 @@ class ProbeOutcome(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """`detail` says what was seen, for error texts."""
+    """The result of a probe; `detail` describes it for error texts."""
 
     outcome: ProbeOutcome
     detail: str
@@ -184,7 +184,7 @@ LinkReport = Callable[[Trouble], None]
 
 
 class Network(Protocol):
-    """How one peer reaches the others."""
+    """The network of one peer."""
 
     async def serve_coordinator(
         self, address: Address, on_connection: Callable[[Connection], Awaitable[None]]

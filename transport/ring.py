@@ -28,6 +28,7 @@ as many messages: where many clients share a machine, messages are what it costs
 """
 
 _SEGMENT_BYTES = 256 * 1024
+"""Of a chunk, reduced at a time, while the kernel takes in the next."""
 
 
 class RingBrokenError(Exception):
@@ -87,7 +88,7 @@ class Ring:
 
     @property
     def called(self) -> int:
-        """How many collectives this client has called so far, those of the bring-up among them. On any thread."""
+        """The number of this client's collectives so far, the bring-up's included. On any thread."""
         return self._turns.called
 
     def enter(self) -> AbstractContextManager[Turn]:
@@ -95,20 +96,20 @@ class Ring:
         return self._turns.enter()
 
     def end(self, error: Callable[[], BaseException]) -> None:
-        """Let all calls, those that wait and those to come, raise what `error` makes. Idempotent."""
+        """End all calls, pending and future, with an exception that `error` makes. Idempotent."""
         self._turns.end(error)
 
     def begin_program(self) -> None:
-        """Count the collectives from here on as a program that calls them does: the first one is 1."""
+        """Number the collectives of the program from here on: its first is 1."""
         self._of_bring_up = self._turns.called
 
     @property
     def of_bring_up(self) -> int:
-        """How many collectives the bring-up took, on every client as many: the program's own are those beyond."""
+        """The number of the bring-up's collectives, the same on every client; later ones are the program's."""
         return self._of_bring_up
 
     def stop_after(self, last: int, error: Callable[[int], BaseException]) -> None:
-        """Let all calls beyond the `last`-th raise; see `Turns.stop_after`."""
+        """End all calls beyond the `last`-th; see `Turns.stop_after`."""
         self._turns.stop_after(last, error)
 
     async def run(self) -> None:

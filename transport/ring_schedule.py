@@ -1,4 +1,4 @@
-"""Who sends which part of an array when, in the ring all-reduce of large arrays (pure).
+"""The schedule of chunks in the ring all-reduce of large arrays. Pure.
 
 Reduce-scatter, then all-gather: each of the `size` chunks travels once around the ring to be summed and once to be
 handed out, so every client sends and receives 2 (size - 1) / size of the array whatever the size of the ring, and every
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Exchange:
     """In one step, chunk `send` goes to the right while chunk `receive` comes from the left.
 
     `reduce` says whether what comes is added to what is there, or replaces it.
@@ -31,9 +31,9 @@ def chunk_bounds(length: int, size: int) -> list[tuple[int, int]]:
     return list(itertools.pairwise(starts))
 
 
-def steps(rank: int, size: int) -> Iterator[Step]:
+def steps(rank: int, size: int) -> Iterator[Exchange]:
     """Yield the steps of client `rank` in a ring of `size`."""
     for turn in range(size - 1):
-        yield Step((rank - turn) % size, (rank - turn - 1) % size, reduce=True)
+        yield Exchange((rank - turn) % size, (rank - turn - 1) % size, reduce=True)
     for turn in range(size - 1):
-        yield Step((rank + 1 - turn) % size, (rank - turn) % size, reduce=False)
+        yield Exchange((rank + 1 - turn) % size, (rank - turn) % size, reduce=False)

@@ -1,10 +1,10 @@
-"""Texts that come from other processes, as they may be printed or logged. Pure."""
+"""Escaping of texts from other processes, for logs and terminals. Pure."""
 
 from __future__ import annotations
 
 
 def printable(text: str) -> str:
-    """Return `text` with all that is no letter, sign or blank escaped as Python does: line ends, terminal controls, ...
+    """Return `text` with every unprintable character escaped as Python does it: line ends, terminal controls, ...
 
     What a member says of itself must not forge lines of another's log, nor drive another's terminal.
     """

@@ -1,4 +1,4 @@
-"""The order of collectives: a client's calls, from any thread, each with its place from the moment it is made."""
+"""The order of one client's collectives: each call, from any thread, takes its place when it is made."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 _REASON_CHARACTERS_MAX = 300
+"""Of an exception's text in the call of a `Withdrawn`: it fits into a frame with the calls of other clients."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contribution:
-    """What a client gives to a collective.
+    """One client's part of a collective.
 
     Attributes:
         call: what was called, as the others are told; those of all clients must be equal.
@@ -52,7 +53,7 @@ class Withdrawn:
 
 
 def _one_line(error: BaseException) -> str:
-    """Return an error's type and text, which may be anybody's, as what fits into a frame."""
+    """Return the type and text of any exception, in one line that fits into a frame."""
     name = type(error).__name__
     try:
         text = f"{name}: {error}" if str(error) else name
@@ -117,7 +118,7 @@ class Turn:
         return self._state is _State.EXPECTED
 
     def begin(self) -> Contribution | Withdrawn:
-        """Return what to take part with, now that it is its turn. Hold the lock."""
+        """Return the part for the ring, now that it is this call's turn. Hold the lock."""
         assert self._part is not None
         if self._state is _State.READY:
             self._state = _State.RUNNING
@@ -125,7 +126,7 @@ class Turn:
         return part
 
     def finish(self, outcome: tuple[Array, ...] | BaseException) -> None:
-        """Let the caller have what it came to, unless it has ended already."""
+        """Give the caller its outcome, unless the call has ended already."""
         with self._turns.lock:
             if self._state is _State.DONE:
                 return
@@ -159,7 +160,7 @@ class Turns:
 
     @property
     def called(self) -> int:
-        """How many calls this client has made so far; their numbers are 1 to this."""
+        """The number of calls so far; they are numbered from 1."""
         with self.lock:
             return self._begun + len(self._waiting)
 
@@ -197,13 +198,13 @@ class Turns:
             await self._arrived.wait()
 
     def finish(self, outcome: tuple[Array, ...] | BaseException) -> None:
-        """Let the call whose turn it is have what it came to."""
+        """Give the running call its outcome."""
         turn, self._running = self._running, None
         if turn is not None:
             turn.finish(outcome)
 
     def stop_after(self, last: int, error: Callable[[int], BaseException]) -> None:
-        """Let all calls beyond the `last`-th, also those to come, raise what `error` makes of their number.
+        """End all calls beyond the `last`-th, also future ones, with an exception that `error` makes of their number.
 
         That is for calls that another client never makes. Of several such limits the lowest holds.
         """
@@ -220,7 +221,7 @@ class Turns:
             turn.finish(error(number))
 
     def end(self, error: Callable[[], BaseException]) -> None:
-        """Let all calls, those that wait and those to come, raise what `error` makes. Idempotent."""
+        """End all calls, pending and future, with an exception that `error` makes. Idempotent."""
         with self.lock:
             if self._error is not None:
                 return
@@ -230,7 +231,7 @@ class Turns:
             turn.finish(error())
 
     def wake(self) -> None:
-        """Look again whether a call can have its turn."""
+        """Have `next` look at the first call again."""
         self._call_soon(self._arrived.set)
 
     def break_off(self, error: BaseException) -> None:

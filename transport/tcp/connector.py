@@ -1,4 +1,4 @@
-"""Where links begin on the side that connects: to a neighbour, to the services, and to a suspect, to ask."""
+"""The connecting side of links: to a neighbour, to the services, and probes of a suspect."""
 
 from __future__ import annotations
 

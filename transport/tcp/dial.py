@@ -1,4 +1,4 @@
-"""Reaching an address over TCP: its endpoints one after the other, and patience that costs nothing."""
+"""TCP connections to an address: its endpoints in order, with retries."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_WAY = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.ENETUNREACH)
 
 
 class DialError(Exception):
-    """An attempt to reach somebody failed."""
+    """An attempt to connect failed."""
 
     def __init__(self, trouble: Trouble) -> None:
         super().__init__(trouble.text)
@@ -31,7 +31,7 @@ class DialError(Exception):
 
 
 async def reach(goal: Goal, attempt: Callable[[], Awaitable[T]], report: Callable[[Trouble], None]) -> T:
-    """Attempt it until it succeeds, or has failed for good.
+    """Repeat an attempt until it succeeds, or fails for good.
 
     Args:
         goal: what for.
@@ -57,7 +57,7 @@ async def reach(goal: Goal, attempt: Callable[[], Awaitable[T]], report: Callabl
 
 
 async def open_any(names: Names, address: Address) -> tuple[socket.socket, Endpoint]:
-    """Return a socket connected to the first endpoint of `address` that accepts, and which that is.
+    """Return a socket connected to the first endpoint of `address` that accepts, and that endpoint.
 
     Raises:
         OSError: none does.
@@ -72,7 +72,7 @@ async def open_any(names: Names, address: Address) -> tuple[socket.socket, Endpo
 
 
 def _telling(failures: list[OSError]) -> OSError:
-    """Return the failure that says how the whole attempt failed: refused is an address whose endpoints all refuse."""
+    """Return the failure of the whole attempt: an address refuses only if all its endpoints do."""
     possible = [failure for failure in failures if failure.errno not in _NO_WAY] or failures
     return next((failure for failure in possible if not isinstance(failure, ConnectionRefusedError)), possible[0])
 
@@ -113,7 +113,7 @@ async def _connected(sock: socket.socket, status: int) -> None:
 
 
 def trouble_of(error: DialError | OSError | ChannelClosedError) -> Trouble:
-    """Return what went wrong, as a person says it."""
+    """Return the trouble that an exception stands for."""
     match error:
         case DialError():
             return error.trouble

@@ -1,4 +1,4 @@
-"""The first bytes on a link: fixed in size, so that a stranger cannot make anybody allocate or wait for more."""
+"""The handshake of links. Its messages have a fixed size: a stranger cannot make a listener allocate memory. Pure."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ CONFIRMATION = b"\x01"
 """What the neighbour says to an accepted link before anything else: the link stands on both sides then."""
 
 HELLO_TIMEOUT = 5.0
-"""Seconds that a new connection has to say who it is, and the services to answer."""
+"""Seconds for the first message of a new connection, and for the answer of the services: one packet, and time for several
+retransmissions. Beyond that it is a port scan, an idle connection, or a stopped process."""
 
 
 class Purpose(enum.IntEnum):
-    """What the connecting side wants."""
+    """The request of the connecting side."""
 
     LINK = 1
     PROBE = 2
@@ -32,7 +33,7 @@ class Purpose(enum.IntEnum):
 
 
 class Status(enum.IntEnum):
-    """What the listening side answers."""
+    """The answer of the listening side."""
 
     ACCEPTED = 1
     ALIVE = 2
@@ -45,7 +46,7 @@ class Status(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """Who connects, to whom, and what for."""
+    """The first message: both identities and the purpose."""
 
     purpose: Purpose
     sender: LinkIdentity

@@ -1,4 +1,4 @@
-"""Which interfaces to listen on, and who holds a port that cannot be had."""
+"""Interfaces and ports to listen on; a taken port is reported with its holder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from ..names import Endpoint, literal_hosts
 
 _LISTEN = "0A"
 _DRAWS = 16
+"""Of a port that must be free on several addresses: one draw fails rarely, all of them only if no port is free."""
+
 _PORTS_TO_CHOOSE = range(10_000, 32_768)
+"""Below the range from which Linux draws ports for outgoing connections, which could take one before it is bound."""
 
 
 def bind_hosts(bind_address: str | None, loopback: bool, own: Address | None) -> list[str]:
@@ -63,7 +66,7 @@ def check_free(hosts: list[str], port: int, purpose: str) -> list[Endpoint]:
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """Return `count` different ports of a host that nobody holds at this moment.
+    """Return `count` ports of a host that are free at this moment.
 
     None of them is one that the kernel gives to those who ask for any: a connection could get it before it is used.
     """

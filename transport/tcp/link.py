@@ -1,4 +1,4 @@
-"""One TCP connection as a stream of bytes that lands where the caller wants it."""
+"""One TCP connection as a stream of bytes, received into buffers of the caller."""
 
 from __future__ import annotations
 
@@ -12,8 +12,14 @@ from ..ports import ChannelClosedError
 
 _SPILL_BYTES_FIRST = 1024
 _SPILL_BYTES = 64 * 1024
+"""Of the spill buffer: small for a link that carries a handshake only, and grown once for one that carries frames."""
+
 _SEND_SLICE_BYTES = 256 * 1024
+"""Handed to the transport at a time: it copies the part that the kernel does not take at once."""
+
 _PATIENCE = 10.0
+"""Seconds; the default of `heartbeat_timeout`, after which the other side counts as dead anyway."""
+
 _MILLISECONDS_MAX = 2**31 - 1
 """What the kernel's timeout holds: 24 days."""
 
@@ -73,7 +79,7 @@ class TcpLink(asyncio.BufferedProtocol):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, patience)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Called by the loop for where to put what it reads next."""
+        """Called by the loop: return the buffer for the next read."""
         if self._target is not None:
             return self._target
         if not self._spill:

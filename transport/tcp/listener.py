@@ -1,4 +1,4 @@
-"""Where links begin on the side that accepts: the listener of a peer."""
+"""The accepting side of links: the listener of a peer."""
 
 from __future__ import annotations
 
@@ -26,14 +26,17 @@ from .service_link import TcpServiceLink
 _log = logging.getLogger("bringup")
 
 _STRANGERS_MAX = 64
+"""Handshakes at once, for a peer that expects one neighbour and some probes: beyond that the oldest is dropped."""
+
 _VISITORS_MAX = 1024
 """On client 0, where all clients of a large job may come for the services in the same moment."""
 
 _BACKLOG = 4096
+"""Connections in the kernel's queue; the kernel caps it at `net.core.somaxconn`."""
 
 
 class TcpLinkListener:
-    """Listens for the left neighbour's link, and tells anybody who asks which incarnation this is."""
+    """Listens for the left neighbour's link, for probes, and on client 0 for service links."""
 
     def __init__(self, incarnation: int, patience: float, welcome: ServiceWelcome | None = None) -> None:
         self._policy = AcceptancePolicy(incarnation, has_services=welcome is not None)
@@ -102,7 +105,7 @@ class TcpLinkListener:
         task.add_done_callback(self._forget)
 
     def _has_said_hello(self, link: TcpLink) -> None:
-        """Let no stranger that says nothing take its place."""
+        """Move a handshake out of the places that silent strangers compete for."""
         if len(self._heard) >= self._strangers_max:
             _drop_oldest(self._heard)
         task = asyncio.current_task()
@@ -158,7 +161,7 @@ class TcpLinkListener:
         await link.send(Reply(status, self._policy.incarnation).encode())
 
     async def _accept(self, link: TcpLink, hello: Hello) -> None:
-        """Take the link of the neighbour once that has confirmed that it heard so.
+        """Accept the neighbour's link once the neighbour has confirmed the answer.
 
         Where the neighbour dials again it has given the former link up, whether or not that shows here.
         """
@@ -187,7 +190,7 @@ class TcpLinkListener:
         return self._accepted.set_result(link)
 
     async def _wait_formed(self, link: TcpLink) -> None:
-        """Wait until it is known who may come: the neighbour may have heard that the job has formed before this peer.
+        """Wait until the job has formed: the neighbour may have heard of that before this peer.
 
         Raises:
             ChannelClosedError: the other side went before.

@@ -1,4 +1,4 @@
-"""Frames of the coordination services over one TCP connection, without a task each: a round trip takes microseconds."""
+"""Frames of the coordination services over one TCP connection, without tasks: a round trip takes microseconds."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from ..wire.framing import Deframer
 from .link import TcpLink
 
 _UNSENT_BYTES_MAX = 4 * 1024 * 1024
+"""Beyond the kernel's buffers; a side that serves then reads no more requests of a client that does not read."""
+
 _FRAMES_AT_ONCE = 256
 """Of one read, which may hold many thousands: the loop then serves others first."""
 
@@ -83,7 +85,7 @@ class TcpServiceLink(asyncio.Protocol):
         return None if self._is_due else self._deliver()
 
     def _deliver(self) -> None:
-        """Deliver some of what has come; while there is more, and while much is unsent, nothing more is read."""
+        """Deliver some frames; while more wait, and while much is unsent, reading is paused."""
         self._is_due = False
         receiver, frames = self._receiver, self._frames
         assert receiver is not None
@@ -106,7 +108,7 @@ class TcpServiceLink(asyncio.Protocol):
 
     @property
     def _is_held_up(self) -> bool:
-        """Whether what came would only add to what this side cannot get rid of."""
+        """Whether replies would only add to a backlog of unsent ones."""
         return self._is_server and self._is_congested
 
     def pause_writing(self) -> None:
