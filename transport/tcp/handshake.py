@@ -20,7 +20,7 @@ CONFIRMATION = b"\x01"
 """What the neighbour says to an accepted link before anything else: the link stands on both sides then."""
 
 HELLO_TIMEOUT = 5.0
-"""Seconds for the first message of a new connection, and for the answer of the services: one packet, and time for several
+"""Seconds for the first message of a new connection, and for the answer of the services: one packet, and time for some
 retransmissions. Beyond that it is a port scan, an idle connection, or a stopped process."""
 
 
