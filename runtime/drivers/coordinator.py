@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
+import contextlib
 import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, get_args
+from typing import Any
 
 from ...transport.addresses import Address
 from ...transport.ports import ChannelClosedError, Connection, Network, ProbeOutcome, ProbeResult
@@ -18,41 +18,37 @@ from ...transport.wire.messages import (
     Message,
     Refused,
     Register,
-    Resume,
-    Resumed,
     TopologyTold,
     Verdict,
 )
+from ...transport.wire.session_messages import OpenSession, SessionMessage
 from ..machines import events as ev
 from ..machines.coordinator.machine import CoordinatorMachine
 from ..machines.coordinator.members import welcome
+from ..machines.session.effects import Drop, Effects, Ended, Finish, Flushed, Resumed, TableClosed
+from ..machines.session.limits import CONTROL_KEPT_MAX, Ending, flush_timeout, stay_timeout
+from ..machines.session.table import SessionTable, not_for_clients
+from .alarm import Alarm
 from .crash import OnCrash, let_crash
 from .loop import INBOX_MAX, drive
-from .session import Session
+from .session_pump import SessionPump
 
 _log = logging.getLogger("bringup")
-
-REGISTRATION_TIMEOUT = 5.0
-"""Seconds that a new connection has to say whose session it carries."""
 
 PROBE_TIMEOUT = 1.0
 """Seconds that a suspect has to answer."""
 
-LATECOMERS_TIMEOUT = 1.0
-"""Seconds that a client 0 which failed stays to tell those who were not there to hear of it."""
+_TAKE_IN_TIMEOUT = 1.0
+"""Seconds that the machine has to take in what has come before the end: it is woken at once, unless it hangs."""
 
-SURVIVORS_TIMEOUT = 0.1
-"""The same where another client failed: the user of this one is to hear of that at once, too."""
-
-FLUSH_TIMEOUT = 1.0
-"""Seconds that all have to hear why the job has failed, and the machine to take in what has come."""
+_CLOSE_GRACE = 3.0
+"""Seconds beyond the time-outs of its machines that the end may take, where one of them has failed."""
 
 TOLD_AT_ONCE = 32
 """Clients that are told at once what is large."""
 
 _TELL_TIMEOUT = 1.0
 """Seconds that some clients may take to accept what is large before others are told."""
-_BROKEN = "the connection broke"
 
 
 class CoordinatorDriver:
@@ -84,14 +80,14 @@ class CoordinatorDriver:
         self._network = network
         self._clock = clock
         self._inbox: asyncio.Queue[ev.CoordinatorEvent | None] = asyncio.Queue(INBOX_MAX)
-        self._sessions: dict[int, Session] = {}
-        self._keys: dict[int, tuple[int, int]] = {}
-        self._number_of: dict[tuple[int, int], int] = {}
-        self._numbers = itertools.count(1)
-        self._acted = asyncio.Event()
-        self._carriers: set[asyncio.Task[None]] = set()
+        self._table: SessionTable[int, Message] = SessionTable(CONTROL_KEPT_MAX, machine.config.heartbeat_timeout)
+        self._alarm = Alarm(self._wake_table, clock, lambda error: self.on_crash(error))
+        self._pumps: dict[int, SessionPump] = {}
+        self._client_of: dict[int, int] = {}  # by session, for texts
         self._tasks: set[asyncio.Task[None]] = set()
         self._has_ended = asyncio.Event()
+        self._is_flushed = asyncio.Event()
+        self._is_closed = asyncio.Event()
 
     async def run(self) -> None:
         """Run the machine until `close`."""
@@ -109,7 +105,12 @@ class CoordinatorDriver:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _drive(self) -> None:
-        await drive(self._machine, self._inbox, self._perform, self._clock, lambda: False)
+        await drive(self._machine, self._inbox, self._perform, self._clock, self._is_over)
+
+    def _is_over(self) -> bool:
+        if self._machine.has_told_all:
+            self._carry_out(self._table.all_told())
+        return False
 
     def introduce(self, host: Register) -> None:
         """Let every client know where client 0 is. To be called before the first is served."""
@@ -120,70 +121,100 @@ class CoordinatorDriver:
         for effect in self._machine.end(verdict):
             self._perform(effect)
 
-    async def close(self, flush_timeout: float, latecomers_timeout: float) -> None:
-        """Let the machine take in what has come so far, then everybody hear what it has to say. Bounded.
-
-        Clients that are not dismissed within `flush_timeout` take the coordinator for dead. A job that failed has
-        clients that are about to come, or to come back: with a `latecomers_timeout` of 0 they find nobody there, and
-        wait for the whole of their patience, or take the coordinator for dead.
-        """
-        await self._take_in()
-        for session in self._sessions.values():
-            session.finish(flush_timeout)
-        if self._carriers:
-            await asyncio.wait(self._carriers, timeout=flush_timeout)
-        if latecomers_timeout > 0:
-            await self._tell_latecomers(latecomers_timeout)
+    async def close(self, ending: Ending) -> None:
+        """Let the machine take in what has come so far, then everybody hear what it has to say. Bounded."""
+        bound = flush_timeout(ending, self._machine.config.heartbeat_timeout) + stay_timeout(ending) + _CLOSE_GRACE
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(bound):
+                await self._close_table(ending)
+        self._alarm.cancel()
         if not self._has_ended.is_set():
             await self._inbox.put(None)
+
+    async def _close_table(self, ending: Ending) -> None:
+        await self._take_in()
+        self._carry_out(self._table.close(ending, self._clock()))
+        await self._is_flushed.wait()
+        await self._take_in()
+        self._carry_out(self._table.stay(self._clock(), is_needed=not self._machine.has_told_all))
+        await self._is_closed.wait()
 
     async def _take_in(self) -> None:
         """Wait until the machine has taken in what has come so far, or takes nothing in any more."""
         waiting = [asyncio.ensure_future(self._inbox.join()), asyncio.ensure_future(self._has_ended.wait())]
         try:
-            await asyncio.wait(waiting, timeout=FLUSH_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waiting, timeout=_TAKE_IN_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for one in waiting:
                 one.cancel()
 
-    async def _tell_latecomers(self, timeout: float) -> None:
-        await self._take_in()
-        try:
-            async with asyncio.timeout(timeout):
-                while not self._machine.has_told_all:
-                    self._acted.clear()
-                    await self._acted.wait()
-        except TimeoutError:
-            return
-
     async def serve(self, connection: Connection) -> None:
         """Serve one connection until it ends; called once for each."""
+        number, reason = self._table.connected(self._clock()), "the connection broke"
+        pump = self._pumps[number] = SessionPump(
+            connection, partial(self._table.next_to_send, number), partial(self._take, connection, number)
+        )
+        self._alarm.set(self._table.deadline())
         try:
-            await self._serve(connection)
-        except (ChannelClosedError, TimeoutError):
-            pass  # a stranger: it went, or said nothing
+            reason = await pump.run()
         except Exception as error:  # noqa: BLE001 - a network would drop it, and the client would wait
+            reason = str(error)
             self.on_crash(error)
         finally:
-            await connection.close()
+            # Also where gRPC cancels this.
+            del self._pumps[number]
+            self._carry_out(self._table.lost(number, reason))
 
-    async def _serve(self, connection: Connection) -> None:
-        async with asyncio.timeout(REGISTRATION_TIMEOUT):
-            first = await connection.receive()
-        if isinstance(first, AskTopology):
-            return await connection.send(self._tell_topology())
-        if isinstance(first, Resume):
-            return await self._resume(first, connection)
-        if not isinstance(first, Register):
-            return None
-        number = next(self._numbers)
-        session = self._sessions[number] = Session(
-            get_args(ClientMessage), partial(self._deliver, number), ends_first=False
-        )
-        key = self._keys[number] = (first.client_id, first.incarnation)
-        self._number_of[key] = number
-        turn = await session.take_over()
-        return await self._carry(number, session, connection, turn, session.take(first))
+    async def _take(self, connection: Connection, number: int, message: Message) -> None:
+        table = self._table
+        session = table.carried_by(number)
+        if isinstance(message, ClientMessage) and session is not None:
+            if isinstance(message, Register):
+                self._client_of[session.number] = message.client_id
+            await self._inbox.put(ev.SessionMessage(session.number, message))
+            # Not before: a reader that is cancelled as it waits has delivered nothing.
+            table.take(number)
+            if session.owes_acknowledgement:
+                self._pumps[number].go_on()
+        elif isinstance(message, OpenSession):
+            self._carry_out(table.open(number, message.session, message))
+            self._pumps[number].go_on()
+        elif isinstance(message, SessionMessage):
+            self._carry_out(table.receive(number, message))
+        elif isinstance(message, AskTopology) and session is None:
+            table.visited(number)
+            await connection.send(self._tell_topology())
+            raise ChannelClosedError("it was a visitor")
+        else:
+            raise ChannelClosedError(not_for_clients(message))
+
+    def _carry_out(self, effects: Effects) -> None:
+        for effect in effects:
+            match effect:
+                case Drop(number) if number in self._pumps:
+                    self._pumps[number].drop()
+                case Finish(number) if number in self._pumps:
+                    self._pumps[number].finish()
+                case Resumed(session):
+                    self._tell(ev.SessionResumed(session))
+                case Ended(session, reason, is_settled, is_forgotten):
+                    self._tell(ev.SessionEnded(session, reason, is_settled))
+                    if is_forgotten:
+                        self._client_of.pop(session, None)
+                case Flushed():
+                    self._is_flushed.set()
+                case TableClosed():
+                    self._is_closed.set()
+        self._alarm.set(self._table.deadline())
+
+    def _tell(self, event: ev.CoordinatorEvent) -> None:
+        try:
+            self._inbox.put_nowait(event)
+        except asyncio.QueueFull:
+            self._begin(self._inbox.put(event))
+
+    def _wake_table(self) -> None:
+        self._carry_out(self._table.wake(self._clock()))
 
     def _log_refusal(self, sessions: tuple[int, ...], refusal: Refused) -> None:
         """Say on client 0, too, what the one refused raises: the others wait for it, and time out without a reason."""
@@ -194,69 +225,15 @@ class CoordinatorDriver:
             else f" is {refusal.yours} there and {refusal.ours} here"
         )
         for number in sessions:
-            client_id, _ = self._keys.get(number, (-1, 0))
             _log.warning(
                 "client 0 refused client %d: %s%s. %s",
-                client_id,
+                self._client_of.get(number, -1),
                 refusal.field,
                 what,
                 refusal.detail,
             )
 
-    async def _resume(self, resume: Resume, connection: Connection) -> None:
-        number = self._number_of.get((resume.client_id, resume.incarnation), 0)
-        session = self._sessions.get(number)
-        if session is None:
-            advice = "This is not the coordinator that the client has registered with."
-            yours = f"{resume.incarnation:016x}"
-            return await connection.send(Refused("incarnation", yours, "not known here", advice))
-        turn = await session.take_over()
-        welcome = self._welcome_back(number, session, connection, turn, resume)
-        return await self._carry(number, session, connection, turn, welcome)
-
-    async def _welcome_back(
-        self, number: int, session: Session, connection: Connection, turn: int, resume: Resume
-    ) -> None:
-        await connection.send(Resumed(session.received))
-        if session.rewind(resume.received, turn):
-            await self._inbox.put(ev.SessionResumed(number))
-
-    async def _carry(
-        self,
-        number: int,
-        session: Session,
-        connection: Connection,
-        turn: int,
-        beginning: Coroutine[Any, Any, None],
-    ) -> None:
-        """Carry a session over a connection; the machine hears of its end, also where gRPC cancels this."""
-        reason: str | None = _BROKEN
-        task = asyncio.current_task()
-        assert task is not None
-        self._carriers.add(task)
-        task.add_done_callback(self._carriers.discard)
-        try:
-            await beginning
-            reason = await session.carry(connection, turn)
-        except (ChannelClosedError, ValueError) as error:
-            reason = str(error)
-        finally:
-            if reason is not None:
-                await self._inbox.put(ev.SessionEnded(number, reason, session.is_settled))
-
-    def _forget(self, number: int) -> None:
-        """Let nobody take a session up any more; the connection that carries it ends with what was said."""
-        self._sessions.pop(number, None)
-        key = self._keys.pop(number, None)
-        if key is not None and self._number_of.get(key) == number:
-            del self._number_of[key]
-
-    async def _deliver(self, number: int, message: Message) -> None:
-        assert isinstance(message, ClientMessage)
-        await self._inbox.put(ev.SessionMessage(number, message))
-
     def _perform(self, effect: ev.CoordinatorEffect) -> None:
-        self._acted.set()
         match effect:
             case ev.Answer(sessions, Formed() as formed):
                 self._begin(self._tell_in_turn(sessions, formed))
@@ -264,16 +241,28 @@ class CoordinatorDriver:
                 if isinstance(message, Refused):
                     self._log_refusal(sessions, message)
                 for number in sessions:
-                    if (session := self._sessions.get(number)) is not None:
-                        session.put(message)
+                    self._put(number, message)
             case ev.CloseSession(number):
-                if (session := self._sessions.get(number)) is not None:
-                    session.finish()
-                    self._forget(number)
+                self._carry_out(self._table.finish(number, self._clock()))
+                self._client_of.pop(number, None)
+                self._go_on(number)
             case ev.Departed(client_id):
                 self._on_departure(client_id)
             case ev.Probe():
                 self._begin(self._probe(effect))
+
+    def _put(self, session: int, message: Message) -> None:
+        if effects := self._table.put(session, message):
+            self._carry_out(effects)
+        self._go_on(session)
+
+    def _go_on(self, session: int) -> None:
+        if (pump := self._pump_of(session)) is not None:
+            pump.go_on()
+
+    def _pump_of(self, session: int) -> SessionPump | None:
+        carried = self._table.get(session)
+        return None if carried is None else self._pumps.get(carried.carrier)
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(self._guard(work))
@@ -294,13 +283,14 @@ class CoordinatorDriver:
         not told yet still hears all else: no client depends on which comes first.
         """
         for first in range(0, len(sessions), TOLD_AT_ONCE):
-            told = [s for n in sessions[first : first + TOLD_AT_ONCE] if (s := self._sessions.get(n)) is not None]
+            told = sessions[first : first + TOLD_AT_ONCE]
             for session in told:
-                session.put(formed)
+                self._put(session, formed)
             try:
                 async with asyncio.timeout(_TELL_TIMEOUT):
                     for session in told:
-                        await session.idle()
+                        if (pump := self._pump_of(session)) is not None:
+                            await pump.idle()
             except TimeoutError:
                 pass  # somebody is stopped, or cut off: the others need not wait for that
             await asyncio.sleep(0)

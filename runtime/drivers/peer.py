@@ -10,10 +10,7 @@ from typing import Any, TypeVar
 from ...devices.thread import BackendThread
 from ...errors import (
     BringupError,
-    DeviceFailedError,
     NotInitializedError,
-    PeerFailedError,
-    RendezvousTimeoutError,
 )
 from ...transport.addresses import Address
 from ...transport.ports import LinkIdentity, LinkListener, Network, Server
@@ -26,9 +23,10 @@ from ..machines import events as ev
 from ..machines.failure_errors import end_error
 from ..machines.id_ranges import COORDINATOR
 from ..machines.peer.machine import PeerMachine
-from .coordinator import FLUSH_TIMEOUT, LATECOMERS_TIMEOUT, SURVIVORS_TIMEOUT, CoordinatorDriver
+from ..machines.session.limits import ending_of
+from .coordinator import CoordinatorDriver
+from .coordinator_link import CoordinatorLink
 from .crash import crash_error, own_verdict
-from .dialler import Dialler
 from .health import DeviceWatch
 from .loop import INBOX_MAX, drive
 from .preemption import Preemption
@@ -106,8 +104,15 @@ class CoordinationPeer:
         self._server: Server | None = None
         self._listener: LinkListener | None = None
         serve_locally = coordinator.serve if coordinator is not None else None
-        self._dialler = Dialler(
-            machine.config, network, serve_locally, self._spawn, self._inbox.put, self._on_dial_report
+        self._link = CoordinatorLink(
+            machine.config,
+            network,
+            serve_locally=serve_locally,
+            spawn=self._spawn,
+            inbox=self._inbox,
+            on_dial_report=self._on_dial_report,
+            clock=clock,
+            on_crash=self._crash,
         )
         for served in (coordinator, services):
             if served is not None:
@@ -163,30 +168,17 @@ class CoordinationPeer:
             if self._server is not None:
                 last.push_async_callback(self._server.close)
             last.callback(self.parted.set, None)
-            was_heard = await self._dialler.say_last_words()
+            was_connected = await self._link.finish()
             if self._coordinator is not None:
-                # In a job that ends in order nobody waits for an error, and whoever is not dismissed has one.
-                flush_timeout = self.machine.config.heartbeat_timeout if self.left.is_set else FLUSH_TIMEOUT
-                await self._coordinator.close(flush_timeout, self._latecomers_timeout if was_heard else 0.0)
+                gave_up = self._is_aborted or not was_connected
+                own, has_left = self.machine.config.client_id, self.left.is_set
+                await self._coordinator.close(ending_of(self.failed.value, own, has_left=has_left, gave_up=gave_up))
 
     async def _end_tasks(self) -> None:
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-
-    @property
-    def _latecomers_timeout(self) -> float:
-        """How long to stay for those who come late: not where the user gave up, or has waited for long enough."""
-        if self._is_aborted or isinstance(self.failed.value, RendezvousTimeoutError):
-            return 0.0
-        is_survivor = isinstance(self.failed.value, PeerFailedError) and not self._devices_failed
-        return SURVIVORS_TIMEOUT if is_survivor else LATECOMERS_TIMEOUT
-
-    @property
-    def _devices_failed(self) -> bool:
-        error = self.failed.value
-        return isinstance(error, DeviceFailedError) and error.client_id == self.machine.config.client_id
 
     def abort(self, error: BaseException) -> None:
         """End this client's part: the others are told of `error`. Call it on the peer's loop."""
@@ -284,13 +276,13 @@ class CoordinationPeer:
     def _perform(self, effect: ev.PeerEffect) -> None:
         match effect:
             case ev.Send(message):
-                self._dialler.send(message)
+                self._link.send(message)
             case ev.Connect(tag):
-                self._dialler.connect(tag, self._link_address)
-            case ev.Reconnect(tag):
-                self._dialler.reconnect(tag)
+                self._link.connect(tag, self._link_address)
+            case ev.Redial():
+                self._link.redial()
             case ev.Probe():
-                self._dialler.probe(effect)
+                self._link.probe(effect)
             case ev.StartBackend(tag):
                 self._spawn(self._start_backend(tag))
             case ev.ConnectRing():

@@ -68,7 +68,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class SessionLost:
-    """The connection that carries the session has broken."""
+    """The connection that carries the session has broken; another is dialled, unless nothing was ever heard in it."""
 
     reason: str
 
@@ -77,19 +77,19 @@ class SessionLost:
 class Reconnected:
     """The session goes on over another connection; nothing of it was lost."""
 
-    tag: Tag
-
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorGone:
-    """There is proof that the coordinator's process has ended: its port refuses, or another answers there.
+    """There is proof that the coordinator's process has ended: its port refuses, or another answers there."""
 
-    `is_cut` tells that no connection carries the session any more; then it counts whatever has been heard meanwhile.
-    """
-
-    tag: Tag
     reason: str
-    is_cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SessionGivenUp:
+    """The session keeps more messages for the coordinator than it may."""
+
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +185,7 @@ PeerEvent = (
     | SessionLost
     | Reconnected
     | CoordinatorGone
+    | SessionGivenUp
     | ProbeAnswered
     | BackendStarted
     | BackendFailed
@@ -218,14 +219,12 @@ class Connect:
 
 
 @dataclass(frozen=True, slots=True)
-class Reconnect:
+class Redial:
     """Carry the session on over another connection, however long it takes to get one.
 
-    The present one, if it stands, is used until then. Answered by `Reconnected` or `CoordinatorGone`; `DialFailed` may
-    come before. Replaces a `Reconnect` that was not answered yet.
+    The present one is used until then. Answered by `Reconnected` or `CoordinatorGone`, or not at all, where the
+    coordinator is heard meanwhile; `DialFailed` may come before. Replaces a `Redial` that was not answered yet.
     """
-
-    tag: Tag
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,5 +296,5 @@ class OthersLeave:
 
 
 PeerEffect = (
-    StartBackend | Connect | Reconnect | Probe | Send | ConnectRing | Merge | Up | Failed | Preempt | Left | OthersLeave
+    StartBackend | Connect | Redial | Probe | Send | ConnectRing | Merge | Up | Failed | Preempt | Left | OthersLeave
 )

@@ -14,18 +14,20 @@ import pytest
 
 from bringup.devices.thread import BackendThread
 from bringup.errors import BarrierTimeoutError, PeerFailedError
-from bringup.runtime.drivers import coordinator as coordinator_driver
-from bringup.runtime.drivers import dialler as dialler_driver
-from bringup.runtime.drivers import peer as peer_driver
 from bringup.runtime.drivers.coordinator import CoordinatorDriver
-from bringup.runtime.drivers.dialler import Dialler
+from bringup.runtime.drivers.coordinator_link import CoordinatorLink
 from bringup.runtime.drivers.peer import CoordinationPeer
 from bringup.runtime.drivers.ring import RingDriver
 from bringup.runtime.drivers.service_server import ServiceServer
-from bringup.runtime.drivers.session import Session
+from bringup.runtime.drivers.session_pump import SessionPump
 from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
 from bringup.runtime.machines.peer.machine import PeerMachine
 from bringup.runtime.machines.service_machine import Services
+from bringup.runtime.machines.session import limits
+from bringup.runtime.machines.session import machine as session_machine
+from bringup.runtime.machines.session import table as session_table
+from bringup.runtime.machines.session.machine import SessionMachine
+from bringup.runtime.machines.session.table import SessionTable
 from bringup.transport.ring import Ring
 
 from .peers import JobOfPeers, job_of_peers
@@ -41,15 +43,24 @@ SERVICES = [(Services, name) for name in ("handle", "wake", "deadline", "leave")
 DRIVERS: list[tuple[type, str]] = [
     (CoordinationPeer, "_perform"),
     (CoordinationPeer, "_start_backend"),
-    (CoordinationPeer, "_watch_health"),
+    (CoordinationPeer, "_pass_on"),
     (CoordinatorDriver, "_perform"),
-    (CoordinatorDriver, "_serve"),
-    (CoordinatorDriver, "_deliver"),
-    (Dialler, "send"),
-    (Dialler, "connect"),
-    (Dialler, "_dial"),
-    (Dialler, "_carry"),
-    (Dialler, "_deliver"),
+    (CoordinatorDriver, "_take"),
+    (CoordinatorLink, "send"),
+    (CoordinatorLink, "connect"),
+    (CoordinatorLink, "_dial"),
+    (CoordinatorLink, "_carry"),
+    (CoordinatorLink, "_take"),
+    (SessionPump, "run"),
+    (SessionMachine, "opened"),
+    (SessionMachine, "put"),
+    (SessionMachine, "next_to_send"),
+    (SessionMachine, "take"),
+    (SessionMachine, "receive"),
+    (SessionTable, "open"),
+    (SessionTable, "put"),
+    (SessionTable, "next_to_send"),
+    (SessionTable, "take"),
     (RingDriver, "connect"),
     (RingDriver, "merge"),
     (RingDriver, "_run"),
@@ -57,22 +68,20 @@ DRIVERS: list[tuple[type, str]] = [
     (Ring, "_reduce"),
     (ServiceServer, "channel_of"),
     (ServiceServer, "_tell"),
-    (Session, "put"),
     (BackendThread, "open"),
     (BackendThread, "start"),
     (BackendThread, "check_health"),
 ]
 
 
-WAITS = [
-    (peer_driver, "LATECOMERS_TIMEOUT"),
-    (coordinator_driver, "FLUSH_TIMEOUT"),
-    (peer_driver, "FLUSH_TIMEOUT"),
-    (dialler_driver, "FLUSH_TIMEOUT"),
-]
+WAITS = [(limits, "END_TIMEOUT"), (session_machine, "END_TIMEOUT"), (session_table, "END_TIMEOUT")]
 """What is waited for at the end, for those who will not come."""
 
-MUTE = [(Dialler, "_carry"), (Dialler, "_deliver")]
+MUTE = [
+    (CoordinatorLink, "_carry"),
+    (CoordinatorLink, "_take"),
+    (SessionMachine, "take"),
+]
 """Where these fail, there is nothing left to say the cause with: the client is named."""
 
 
@@ -146,7 +155,7 @@ def test_an_exception_anywhere_ends_its_client_and_is_told_to_all(
         caplog.clear()
         with monkeypatch.context() as patch:
             for module, timeout in WAITS:
-                patch.setattr(module, timeout, 0.05)
+                patch.setattr(module, timeout, 0.2)
             happened = run("memory", lambda place, turn=turn, patch=patch: test(place, turn, patch))  # type: ignore[misc]
     assert turn > 1, "it was never called"
 

@@ -10,6 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from bringup.runtime.machines.session.limits import OPEN_TIMEOUT
 from bringup.transport.attempts import CONNECT_TIMEOUT, Attempts, Goal, NameRecord, Trouble, TroubleKind
 
 if TYPE_CHECKING:
@@ -20,9 +21,6 @@ SLOWLY = "slowly"
 
 SWALLOWED = "swallowed"
 """It works, but what is said over it is lost, either way, and its end, too."""
-
-RESUME_TIMEOUT = 2.0
-"""Seconds that a client waits for its session to be taken up over a new connection."""
 
 _ASKED_AGAIN = 1.0
 """Seconds after which the kernel asks once more for a connection."""
@@ -65,6 +63,7 @@ class Dial:
     """The attempts of one process to reach another.
 
     Attributes:
+        goal: what for.
         is_swallowed: whether the connection is of no use, though it is made.
 
     Args:
@@ -90,7 +89,7 @@ class Dial:
     ) -> None:
         self.process = process
         self.is_swallowed = False
-        self._goal = goal
+        self.goal = goal
         self._target = target
         self._arrive = arrive
         self._is_wanted = is_wanted
@@ -156,16 +155,16 @@ class Dial:
         if not troubles:
             return self._ask(began)
         trouble = process.dials.troubles.popleft()
-        if trouble is TroubleKind.REFUSED and self._goal not in _MAY_BE_REFUSED:
+        if trouble is TroubleKind.REFUSED and self.goal not in _MAY_BE_REFUSED:
             trouble = TroubleKind.BROKEN
-        if trouble == SWALLOWED and self._goal not in _MAY_BE_SWALLOWED:
+        if trouble == SWALLOWED and self.goal not in _MAY_BE_SWALLOWED:
             trouble = TroubleKind.UNANSWERED
         world = process.world
         world.clock.note(process.name, f"dials client {self._target}: {trouble}")
         if trouble == SWALLOWED:
             self.is_swallowed = True
-            patience = RESUME_TIMEOUT if self._goal is Goal.SESSION else process.dials.registration_patience
-            process.dials.registration_patience *= 1 if self._goal is Goal.SESSION else 2
+            patience = OPEN_TIMEOUT if self.goal is Goal.SESSION else process.dials.registration_patience
+            process.dials.registration_patience *= 1 if self.goal is Goal.SESSION else 2
             process.dials.hindrances.append((began, began + patience + 4 * world.network.latency.worst))
             return self._ask(began)
         seconds = world.network.delay()

@@ -65,13 +65,13 @@ def _asked(world: World, job: Job, probe: ev.Probe) -> None:
     is_troubled = any(
         world.network.is_link_troubled(p.client_id) or not p.is_listening or p.dials.hindrances for p in links
     )
-    is_connected = suspect.session is not None and suspect.session.is_whole and suspect.heard_at != world.clock.now
+    is_connected = suspect.is_connected and suspect.heard_at != world.clock.now
     assert is_troubled or not is_connected, f"{suspect.name} is probed for no reason"
 
 
 def _took_in(world: World, job: Job, event: Any, answer: ev.Answer) -> None:
     if isinstance(event, ev.SessionMessage) and isinstance(event.message, Register):
-        client = world.wire.sessions[event.session].client
+        client = job.host.sessions.clients[event.session]
         incumbent = job.members.get(client.client_id, client)
         assert incumbent is client, f"{client.name} is taken in beside {incumbent.name}"
         if client.client_id not in job.members:

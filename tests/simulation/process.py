@@ -8,25 +8,26 @@ from typing import TYPE_CHECKING
 
 from bringup.errors import ConfigurationError, DeviceInitializationError
 from bringup.runtime.machines import events as ev
+from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
 from bringup.runtime.machines.id_ranges import pack_ids
 from bringup.runtime.machines.peer.config import PeerConfig
 from bringup.runtime.machines.peer.machine import PeerMachine
 from bringup.runtime.machines.peer.program import OwnProgram
 from bringup.runtime.machines.phases import Phase
+from bringup.runtime.machines.session.limits import ending_of
 from bringup.transport.wire.services import EnterBarrier, ServiceReply
 
 from . import bounds, invariants
-from .closing import Closing
 from .dialling import Dials
 from .driven import Driven
 from .network import EVER
 from .os_process import OsProcess
 from .points import Points
+from .session import ClientLink, HostSessions
 
 if TYPE_CHECKING:
     from .job import Job
     from .ring import RingEnd
-    from .session import Session
     from .world import World
 
 _LEAVE_GRACE = 1.0
@@ -44,6 +45,7 @@ class Process(OsProcess):
         hosted: the job whose coordinator it hosts.
         backend_seconds: how long its devices take to come up; `None` for ever.
         backend_error: what its devices fail with.
+        link: its session with the coordinator; `sessions`: those of the coordinator here.
         heard_at: when the coordinator last heard it, and `heard_host_at` the other way round.
         leave_wished_at: when its user wanted to shut down.
         barrier_calls: name and count of each call, and how many take part, by ticket.
@@ -72,9 +74,9 @@ class Process(OsProcess):
         self.coordinator: Driven | None = None
         self.hosted: Job | None = None
         self.job: Job | None = None
-        self.session: Session | None = None
+        self.link = ClientLink(self)
+        self.sessions = HostSessions(self)
         self.dials = Dials(config.heartbeat_timeout)
-        self.redials = 0
         self.ring_end: RingEnd | None = None
         self.is_over = False
         self.is_aborted = False
@@ -101,7 +103,6 @@ class Process(OsProcess):
         self.barriers: list[tuple[float, ServiceReply]] = []
         self.on_up: Callable[[Process], None] | None = None
         self.on_barrier: Callable[[Process, ServiceReply], None] | None = None
-        self._closing = Closing(self)
         self._triggers: defaultdict[Phase, list[Callable[[], None]]] = defaultdict(list)
 
     # What reaches it.
@@ -121,11 +122,8 @@ class Process(OsProcess):
         """Give the coordinator an event."""
         if self.coordinator is not None and not self.coordinator.is_over:
             self.coordinator.take(event)
-            self._closing.coordinator_acted()
-
-    def connection_ended(self) -> None:
-        """A client's connection to the coordinator here has ended."""
-        self._closing.connection_ended()
+            if self._has_told_all:
+                self.sessions.all_told()
 
     # What its user wants.
 
@@ -206,6 +204,12 @@ class Process(OsProcess):
             bounds.program_stalled(self, timeout)
 
     @property
+    def is_connected(self) -> bool:
+        """Whether it and the coordinator use the same connection."""
+        carrier = self.link.carrier
+        return carrier is not None and carrier.host.sessions.carries(carrier)
+
+    @property
     def wants_to_leave(self) -> bool:
         """Whether its user wants to shut down."""
         return self.leave_wished_at is not None
@@ -271,12 +275,11 @@ class Process(OsProcess):
     def _perform(self, effect: ev.PeerEffect) -> None:
         match effect:
             case ev.Send(message):
-                assert self.session is not None, f"{self.name} sends {message} without a session"
-                self.session.send_up(message)
+                self.link.send(message)
             case ev.Connect(tag):
-                self.world.wire.dial(self, tag)
-            case ev.Reconnect(tag):
-                self.world.wire.redial(self, tag)
+                self.link.connect(tag)
+            case ev.Redial():
+                self.link.redial()
             case ev.Probe():
                 self.world.wire.probe(self, effect, self.tell_peer, self.config.heartbeat_timeout)
             case ev.StartBackend(tag):
@@ -319,7 +322,28 @@ class Process(OsProcess):
         self.is_over = True
         self.peer.end()
         self.world.unsettled.pop(self, None)
-        self._closing.begin()
+        # The others hear the cause before they see links break.
+        self.link.finish(self._close_coordinator)
+
+    def _close_coordinator(self) -> None:
+        if self.gone_at < EVER:
+            return None
+        if self.coordinator is None:
+            return self.end()
+        error, has_left = (None if self.failed is None else self.failed[1]), self.left is not None
+        gave_up = self.is_aborted or not self.link.machine.was_opened
+        ending = ending_of(error, self.client_id, has_left=has_left, gave_up=gave_up)
+        return self.sessions.close(ending, self._on_flushed, self.end)
+
+    def _on_flushed(self) -> None:
+        self.sessions.stay(is_needed=not self._has_told_all)
+
+    @property
+    def _has_told_all(self) -> bool:
+        if self.coordinator is None:
+            return False
+        assert isinstance(self.coordinator.machine, CoordinatorMachine)
+        return self.coordinator.machine.has_told_all
 
     def end(self) -> None:
         """All that it held is closed."""
@@ -328,7 +352,7 @@ class Process(OsProcess):
         self.gone_at = self.world.clock.now
         self.is_over = True
         self.is_listening = False
-        self.redials += 1
+        self.link.abandon()
         self.peer.end()
         for connection in list(self.connections):
             connection.close_at_client()

@@ -167,10 +167,10 @@ def _leave_nothing(world: World) -> None:
     num_notes = world.clock.num_notes
     world.clock.drain()
     assert world.clock.num_notes == num_notes, "something still happens after the end"
-    assert not world.wire.sessions_left, f"sessions are left: {world.wire.sessions_left}"
     for process in world.processes:
         assert process.gone_at < EVER, f"{process.name} has not ended"
         assert not process.connections, f"{process.name} has connections open"
+        assert process.link.machine.is_closed, f"{process.name} has not ended its session"
         assert not process.served, f"{process.name} has connections of clients open"
         assert process.ring_end is None or process.ring_end.is_closed, f"{process.name} has links open"
         for driven in (process.peer, process.coordinator):

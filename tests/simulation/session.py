@@ -1,22 +1,41 @@
-"""Simulated sessions with the coordinator, each carried by one connection after another, as their drivers do it."""
+"""The sessions of simulated processes: the machines that ship, pumped over simulated connections."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bringup.runtime.machines import events as ev
-from bringup.runtime.machines.resend_buffer import Ledger
-from bringup.transport.wire.messages import ClientMessage, CoordinatorMessage, Leave, Register
+from bringup.runtime.machines.session.effects import (
+    Began,
+    Dial,
+    Drop,
+    Effects,
+    Ended,
+    Finish,
+    Finished,
+    Flushed,
+    GivenUp,
+    Gone,
+    Lost,
+    Opened,
+    Resumed,
+    TableClosed,
+)
+from bringup.runtime.machines.session.limits import CONTROL_KEPT_MAX, Ending
+from bringup.runtime.machines.session.machine import SessionMachine
+from bringup.runtime.machines.session.table import SessionTable
+from bringup.transport.wire.messages import ClientMessage, CoordinatorMessage, Leave, Message
+from bringup.transport.wire.session_messages import OpenSession, SessionMessage
 
 from .costs import Letter, seconds_to_read
-from .network import Network, Stream
+from .driven import LATENESS_MAX
+from .network import EVER, Network, Stream
 
 if TYPE_CHECKING:
     from .process import Process
-    from .wire import Wire
 
-_END_TIMEOUT = 1.0
 _RESET = "the connection broke: Connection reset"
 
 Reaction = Callable[[str], None]
@@ -26,6 +45,7 @@ class Connection:
     """Between a client's process and the one that hosts the coordinator.
 
     Attributes:
+        number_at_client: by which the client's session knows it; likewise at the host.
         on_lost_at_client: told at the client when it ends there, unless the client ended it; likewise at the host.
     """
 
@@ -34,6 +54,7 @@ class Connection:
         self.host = host
         self.up = Stream(network, client.client_id, host, is_local=client is host, sender=client)
         self.down = Stream(network, host.client_id, client, is_local=client is host, sender=host)
+        self.number_at_client = self.number_at_host = 0
         self.on_lost_at_client: Reaction | None = None
         self.on_lost_at_host: Reaction | None = None
         self._network = network
@@ -59,7 +80,6 @@ class Connection:
         self.on_lost_at_host = None
         self.host.served.pop(self, None)
         self.down.end(self.lost_at_client, "the coordinator ended the connection")
-        self.host.connection_ended()
 
     def client_died(self, *, with_reset: bool) -> None:
         """The client's kernel ends it; where something lay unread there, with a reset, and what was sent is lost."""
@@ -69,9 +89,7 @@ class Connection:
     def host_died(self, *, with_reset: bool) -> None:
         """The coordinator's kernel ends it."""
         self.on_lost_at_host = None
-        (self.down.reset if with_reset else self.down.end)(
-            self.lost_at_client, "the connection broke: Connection reset"
-        )
+        (self.down.reset if with_reset else self.down.end)(self.lost_at_client, _RESET)
 
     def break_off(self) -> None:
         """Something between the two ends it, and what is on its way is lost."""
@@ -95,169 +113,283 @@ class Connection:
         self.down.end(self.lost_at_client, "the coordinator ended the connection")
         if reaction is not None:
             reaction(reason)
-        self.host.connection_ended()
 
 
-class Session:
-    """Both sides of one session. The ledgers, which see to it that nothing is lost or doubled, are those that ship.
+class Alarm:
+    """Wakes a machine of a process at its deadline, somewhat late."""
+
+    def __init__(self, process: Process, wake: Callable[[], None]) -> None:
+        self._process = process
+        self._wake = wake
+        self._armed_for: float | None = None
+
+    def set(self, due: float | None) -> None:
+        """Wake the machine at a time; a timer that is too early stays."""
+        if due is None or (self._armed_for is not None and self._armed_for <= due):
+            return
+        self._armed_for = due
+        clock, rng = self._process.world.clock, self._process.world.rng
+        clock.at(max(due, clock.now) + rng.random() * LATENESS_MAX, self._process.deliver, self._ring, due)
+
+    def _ring(self, due: float) -> None:
+        if self._armed_for == due:
+            self._armed_for = None
+            self._wake()
+
+
+class ClientLink:
+    """What pumps the session of a client with the coordinator.
 
     Attributes:
-        number: the coordinator's, 0 before it knows of it.
-        sent_all: called once the client has said its last words, and the coordinator has heard them.
+        machine: the dialling side.
+        dialled: the connections that are asked for, and not open yet.
     """
 
-    def __init__(self, wire: Wire, client: Process, connection: Connection) -> None:
-        self.number = 0
-        self.client = client
-        self.host = connection.host
-        self.client_ledger = Ledger()
-        self.host_ledger = Ledger()
-        self.sent_all: Callable[[], None] | None = None
-        self._wire = wire
-        self._mail = wire.mail
-        self._client_carrier: Connection | None = connection
-        self._host_carrier: Connection | None = None
-        self._is_finished_at_client = False
-        self._is_finished_at_host = False
-        self._end_timeout = _END_TIMEOUT
-        connection.on_lost_at_client = self._on_lost_at_client
+    def __init__(self, process: Process) -> None:
+        self.machine: SessionMachine[Message] = SessionMachine(CONTROL_KEPT_MAX, begins_anew=True)
+        self.dialled: set[int] = set()
+        self._process = process
+        self._ends: dict[int, Connection] = {}
+        self._alarm = Alarm(process, self._wake)
+        self._tag: ev.Tag = (0, 0)
+        self._on_finished: Callable[[], None] | None = None
+
+    def connect(self, tag: ev.Tag) -> None:
+        """Begin a session."""
+        self._tag = tag
+        self._perform(self.machine.begin(self._process.world.rng.getrandbits(63), self._now))
+
+    def redial(self) -> None:
+        """Dial although a connection stands."""
+        self._perform(self.machine.redial())
+
+    def send(self, message: ClientMessage) -> None:
+        """Bring a message to the coordinator."""
+        assert self.machine.number, f"{self._process.name} sends {message} without a session"
+        self._perform(self.machine.put(message))
+
+    def finish(self, then: Callable[[], None]) -> None:
+        """End the session; `then` happens when it has ended."""
+        self._on_finished = then
+        if self.machine.is_closed:
+            return then()
+        return self._perform(self.machine.finish(self._now))
+
+    def abandon(self) -> None:
+        """Use it no more."""
+        self._on_finished = None
+        self.dialled.clear()
+        self._perform(self.machine.abandon())
 
     @property
-    def is_whole(self) -> bool:
-        """Whether both sides use the same connection."""
-        return self._client_carrier is not None and self._client_carrier is self._host_carrier
+    def carrier(self) -> Connection | None:
+        """The connection that carries the session."""
+        return self._ends.get(self.machine.carrier)
 
-    @property
-    def is_carried_at_client(self) -> bool:
-        """Whether the client uses a connection."""
-        return self._client_carrier is not None
+    # What the network brings.
 
-    # The client's side.
+    def opened(self, number: int, connection: Connection) -> None:
+        """A connection was made."""
+        if number not in self.dialled:
+            return connection.close_at_client()
+        self.dialled.discard(number)
+        self._ends[number] = connection
+        connection.number_at_client = number
+        connection.on_lost_at_client = partial(self._lost, number)
+        return self._perform(self.machine.opened(number, self._now))
 
-    def send_up(self, message: ClientMessage) -> None:
-        """Bring a message of the client to the coordinator."""
-        if not self._is_finished_at_client:
-            self.client_ledger.append(message)
-            self._pump_up()
+    def unreachable(self, number: int, reason: str) -> None:
+        """A connection cannot be made, for good."""
+        if number in self.dialled:
+            self.dialled.discard(number)
+            self._perform(self.machine.unreachable(number, reason))
 
-    def finish_at_client(self, then: Callable[[], None]) -> None:
-        """The client has said all; `then` happens at its side once it has been heard."""
-        self._is_finished_at_client = True
-        self.sent_all = then
-        self._pump_up()
-
-    def leave_client_carrier(self) -> None:
-        """The client stops using its present connection, for another."""
-        connection, self._client_carrier = self._client_carrier, None
-        if connection is not None:
-            connection.close_at_client()
-
-    def go_on_at_client(self, connection: Connection, received: int) -> None:
-        """The client goes on over another connection; `received` of its messages have arrived."""
-        self.client_ledger.rewind(received)
-        self._client_carrier = connection
-        connection.on_lost_at_client = self._on_lost_at_client
-        self._pump_up()
-
-    def _pump_up(self) -> None:
-        connection, ledger = self._client_carrier, self.client_ledger
-        if connection is None:
-            return
-        while ledger.has_unsent:
-            letter, seconds = self._mail.encode(ledger.next_unsent())
-            self.client.work(seconds)
-            connection.up.put(self._arrive_up, connection, letter)
-        if self._is_finished_at_client:
-            connection.up.put(self._acknowledged_by_client, connection, self.client_ledger.received)
-            # The answer to the end of a stream is its end from the other side.
-            connection.on_lost_at_client = lambda _: self._on_heard()
-            connection.up.end(connection.lost_at_host, "the client closed its connection")
-
-    def _on_heard(self) -> None:
-        self._client_carrier = None
-        if self.sent_all is not None:
-            self.sent_all()
-
-    def _on_lost_at_client(self, reason: str) -> None:
-        self._client_carrier = None
-        if not self._is_finished_at_client:
-            self.client.tell_peer(ev.SessionLost(reason))
-
-    def _arrive_down(self, connection: Connection, letter: Letter) -> None:
-        if connection is self._client_carrier:
-            self.client.work(seconds_to_read(letter))
-            message: Any = letter.message
-            self.client.heard_host_at = self._wire.network.clock.now
-            if self.client_ledger.note_received():
-                connection.up.put(self._acknowledged_by_client, connection, self.client_ledger.received)
-            self.client.tell_peer(ev.Received(message))
-
-    def _acknowledged_by_host(self, connection: Connection, received: int) -> None:
-        if connection is self._client_carrier:
-            self.client_ledger.acknowledge(received)
-
-    # The coordinator's side.
-
-    def send_down(self, message: CoordinatorMessage) -> None:
-        """Bring a message of the coordinator to the client."""
-        if not self._is_finished_at_host:
-            self.host_ledger.append(message)
-            self._pump_down()
-
-    def finish_at_host(self, end_timeout: float) -> None:
-        """The coordinator has said all; the client has so long to say that it has heard, and to end the connection."""
-        if not self._is_finished_at_host:
-            self._is_finished_at_host = True
-            self._end_timeout = end_timeout
-            self._pump_down()
-
-    def go_on_at_host(self, connection: Connection, received: int) -> None:
-        """The coordinator goes on over another connection; `received` of its messages have arrived."""
-        former, self._host_carrier = self._host_carrier, connection
-        if former is not None:
-            former.close_at_host()
-        connection.on_lost_at_host = self._on_lost_at_host
-        self.client.heard_at = self._wire.network.clock.now
-        self.host_ledger.rewind(received)
-        self._pump_down()
-
-    def _pump_down(self) -> None:
-        connection, ledger = self._host_carrier, self.host_ledger
-        if connection is None:
-            return
-        while ledger.has_unsent:
-            letter, seconds = self._mail.encode(ledger.next_unsent())
-            self.host.work(seconds)
-            connection.down.put(self._arrive_down, connection, letter)
-        if self._is_finished_at_host:
-            connection.down.put(self._acknowledged_by_host, connection, self.host_ledger.received)
-            self.host.later(self._end_timeout, self._end_at_host, connection)
-
-    def _end_at_host(self, connection: Connection) -> None:
-        if connection in self.host.served:
-            connection.close_at_host()
-            self._on_lost_at_host("it was ended here")
-
-    def _on_lost_at_host(self, reason: str) -> None:
-        self._host_carrier = None
-        is_settled = len(self.host_ledger) == 0
-        self.host.tell_coordinator(ev.SessionEnded(self.number, reason, is_settled))
-
-    def _arrive_up(self, connection: Connection, letter: Letter) -> None:
-        self.host.work(seconds_to_read(letter))
+    def arrive(self, connection: Connection, letter: Letter) -> None:
+        """A message has come."""
+        number = connection.number_at_client
         message: Any = letter.message
-        if self.number == 0 and isinstance(message, Register) and connection in self.host.served:
-            self._wire.register(self)
-            self._host_carrier = connection
-            connection.on_lost_at_host = self._on_lost_at_host
-        if connection is self._host_carrier:
-            self.client.heard_at = self._wire.network.clock.now
-            if type(message) is Leave:
-                self.client.is_let_go = True
-            if self.host_ledger.note_received():
-                connection.down.put(self._acknowledged_by_host, connection, self.host_ledger.received)
-            self.host.tell_coordinator(ev.SessionMessage(self.number, message))
+        if self._ends.get(number) is not connection:
+            return
+        if isinstance(message, SessionMessage):
+            self._perform(self.machine.receive(number, message, self._now))
+            return
+        process = self._process
+        process.work(seconds_to_read(letter))
+        if self.machine.take(number):
+            process.heard_host_at = self._now
+            process.tell_peer(ev.Received(message))
+        self._pump()
 
-    def _acknowledged_by_client(self, connection: Connection, received: int) -> None:
-        if connection is self._host_carrier:
-            self.host_ledger.acknowledge(received)
+    def _lost(self, number: int, reason: str) -> None:
+        del self._ends[number]
+        self._perform(self.machine.lost(number, reason, self._now))
+
+    def _wake(self) -> None:
+        if self._process.gone_at == EVER:
+            self._perform(self.machine.wake(self._now))
+
+    # Effects.
+
+    def _perform(self, effects: Effects) -> None:
+        process = self._process
+        for effect in effects:
+            match effect:
+                case Dial(number, is_expected):
+                    self.dialled.add(number)
+                    process.world.wire.dial(self, process, number, is_expected=is_expected)
+                case Drop(number):
+                    self.dialled.discard(number)
+                    if (end := self._ends.pop(number, None)) is not None:
+                        end.close_at_client()
+                case Opened():
+                    process.tell_peer(ev.Connected(self._tag, process.link_address))
+                case Resumed():
+                    process.tell_peer(ev.Reconnected())
+                case Lost(reason):
+                    process.tell_peer(ev.SessionLost(reason))
+                case Gone(reason):
+                    process.tell_peer(ev.CoordinatorGone(reason))
+                case GivenUp(reason):
+                    process.tell_peer(ev.SessionGivenUp(reason))
+                case Finished():
+                    then, self._on_finished = self._on_finished, None
+                    if then is not None:
+                        then()
+        self._pump()
+        self._alarm.set(self.machine.deadline())
+
+    def _pump(self) -> None:
+        for number, end in list(self._ends.items()):
+            while (message := self.machine.next_to_send(number)) is not None:
+                end.up.put(end.host.sessions.arrive, end, _posted(self._process, message))
+
+    @property
+    def _now(self) -> float:
+        return self._process.world.clock.now
+
+
+class HostSessions:
+    """What pumps the sessions of a coordinator.
+
+    Attributes:
+        table: the accepting side.
+        clients: the process at the other end of each session, by its number.
+    """
+
+    def __init__(self, process: Process) -> None:
+        self.table: SessionTable[int, Message] = SessionTable(CONTROL_KEPT_MAX, process.config.heartbeat_timeout)
+        self.clients: dict[int, Process] = {}
+        self._process = process
+        self._ends: dict[int, Connection] = {}
+        self._alarm = Alarm(process, self._wake)
+        self._on_flushed: Callable[[], None] = lambda: None
+        self._on_closed: Callable[[], None] = lambda: None
+
+    def accept(self, connection: Connection) -> None:
+        """A connection was made."""
+        number = connection.number_at_host = self.table.connected(self._now)
+        self._ends[number] = connection
+        connection.on_lost_at_host = partial(self._lost, number)
+        self._alarm.set(self.table.deadline())
+
+    def send(self, session: int, message: CoordinatorMessage) -> None:
+        """Bring a message to a client."""
+        self._perform(self.table.put(session, message))
+        self._pump_session(session)
+
+    def finish(self, session: int) -> None:
+        """End a session after what was said in it."""
+        self._perform(self.table.finish(session, self._now))
+        self._pump_session(session)
+
+    def close(self, ending: Ending, on_flushed: Callable[[], None], on_closed: Callable[[], None]) -> None:
+        """Let all clients hear of the end."""
+        self._on_flushed, self._on_closed = on_flushed, on_closed
+        self._perform(self.table.close(ending, self._now))
+        for number in list(self._ends):
+            self._pump(number)
+
+    def stay(self, *, is_needed: bool) -> None:
+        """Stay for those that are away, where that is needed."""
+        self._perform(self.table.stay(self._now, is_needed=is_needed))
+
+    def all_told(self) -> None:
+        """Stay no longer."""
+        self._perform(self.table.all_told())
+
+    def carries(self, connection: Connection) -> bool:
+        """Return whether a connection carries a session, as the table sees it."""
+        return self.table.carried_by(connection.number_at_host) is not None
+
+    def arrive(self, connection: Connection, letter: Letter) -> None:
+        """A message has come."""
+        number = connection.number_at_host
+        message: Any = letter.message
+        if self._ends.get(number) is not connection:
+            return
+        if isinstance(message, OpenSession):
+            self._perform(self.table.open(number, message.session, message), connection.client)
+        elif isinstance(message, SessionMessage):
+            self._perform(self.table.receive(number, message))
+        else:
+            self._process.work(seconds_to_read(letter))
+            if session := self.table.take(number):
+                self._deliver(connection.client, session, message)
+        self._pump(number)
+
+    def _deliver(self, client: Process, session: int, message: ClientMessage) -> None:
+        client.heard_at = self._now
+        if type(message) is Leave:
+            client.is_let_go = True
+        self._process.tell_coordinator(ev.SessionMessage(session, message))
+
+    def _lost(self, number: int, reason: str) -> None:
+        del self._ends[number]
+        self._perform(self.table.lost(number, reason))
+
+    def _wake(self) -> None:
+        if self._process.gone_at == EVER:
+            self._perform(self.table.wake(self._now))
+
+    def _perform(self, effects: Effects, client: Process | None = None) -> None:
+        for effect in effects:
+            match effect:
+                case Drop(number) | Finish(number):
+                    self._pump(number)
+                    if (end := self._ends.pop(number, None)) is not None:
+                        end.close_at_host()
+                case Began(session) if client is not None:
+                    self.clients[session] = client
+                case Resumed(session):
+                    self.clients[session].heard_at = self._now
+                    self._process.tell_coordinator(ev.SessionResumed(session))
+                case Ended(session, reason, is_settled):
+                    self._process.tell_coordinator(ev.SessionEnded(session, reason, is_settled))
+                case Flushed():
+                    self._on_flushed()
+                case TableClosed():
+                    self._on_closed()
+        self._alarm.set(self.table.deadline())
+
+    def _pump_session(self, session: int) -> None:
+        if (accepted := self.table.get(session)) is not None:
+            self._pump(accepted.carrier)
+
+    def _pump(self, number: int) -> None:
+        if (end := self._ends.get(number)) is None:
+            return
+        while (message := self.table.next_to_send(number)) is not None:
+            end.down.put(end.client.link.arrive, end, _posted(self._process, message))
+
+    @property
+    def _now(self) -> float:
+        return self._process.world.clock.now
+
+
+def _posted(sender: Process, message: Message | SessionMessage) -> Letter:
+    """Return what arrives; the few messages of sessions themselves cost nothing."""
+    if isinstance(message, SessionMessage):
+        return Letter(message, 0)
+    letter, seconds = sender.world.wire.mail.encode(message)
+    sender.work(seconds)
+    return letter

@@ -28,7 +28,7 @@ from bringup.runtime.machines.peer.coordinator_watch import CoordinatorWatch
 from bringup.runtime.machines.peer.machine import PeerMachine
 from bringup.runtime.machines.peer.program import OwnProgram
 from bringup.runtime.machines.preemption import NO_STEP, PreemptionAgreement, PreemptionPoint
-from bringup.runtime.machines.resend_buffer import Ledger
+from bringup.runtime.machines.session.resend_buffer import ResendBuffer
 from bringup.transport import attempts
 from bringup.transport.attempts import Goal, NameRecord, TroubleKind
 from bringup.transport.ports import ProbeOutcome
@@ -99,7 +99,7 @@ def let_the_first_leave(patch: pytest.MonkeyPatch) -> None:
 
 def lose_what_was_on_its_way(patch: pytest.MonkeyPatch) -> None:
     """What a broken connection swallowed is not sent again over the next."""
-    patch.setattr(Ledger, "rewind", Ledger.acknowledge)
+    patch.setattr(ResendBuffer, "rewind", ResendBuffer.acknowledge)
 
 
 def take_in_a_twin(patch: pytest.MonkeyPatch) -> None:

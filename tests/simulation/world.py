@@ -211,29 +211,27 @@ class World:
             ring.leave(process)
         if self.host is process:
             self.host = None
-            self.wire.lose_host(process)
 
     def _perform(self, host: Process, effect: ev.CoordinatorEffect) -> None:
         match effect:
             case ev.Answer(sessions, Formed() as formed):
                 self._tell_in_turn(host, sessions, formed)
             case ev.Answer(sessions, message):
-                self._answer(sessions, message)
+                self._answer(host, sessions, message)
             case ev.Departed(client_id):
                 host.hosted.services.leave(client_id)
             case ev.CloseSession(number):
-                self.wire.sessions[number].finish_at_host(1.0)
-                self.wire.forget(self.wire.sessions[number])
+                host.sessions.finish(number)
             case ev.Probe():
                 self.wire.probe(host, effect, host.tell_coordinator)
 
-    def _answer(self, sessions: tuple[int, ...], message: CoordinatorMessage) -> None:
+    def _answer(self, host: Process, sessions: tuple[int, ...], message: CoordinatorMessage) -> None:
         for number in sessions:
-            self.wire.sessions[number].send_down(message)
+            host.sessions.send(number, message)
 
     def _tell_in_turn(self, host: Process, sessions: tuple[int, ...], formed: Formed) -> None:
         """Tell a few clients; the others once the host has served whoever came meanwhile."""
-        self._answer(sessions[:TOLD_AT_ONCE], formed)
+        self._answer(host, sessions[:TOLD_AT_ONCE], formed)
         if sessions[TOLD_AT_ONCE:]:
             host.later(0.0, self._tell_in_turn, host, sessions[TOLD_AT_ONCE:], formed)
 

@@ -10,6 +10,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from .form import Body, Part, Signed, Unsigned
+from .session_messages import SessionMessage
 
 PROTOCOL_VERSION = 5
 """Raised whenever an older peer could misunderstand a newer one; the coordinator refuses any other."""
@@ -276,27 +277,7 @@ class Leaving(Shared, frozen=True, tag=50):
     leavers: Annotated[tuple[Leaver, ...], _MANY]
 
 
-# Of the session itself, which may be carried by several connections, one after another; no machine sees them.
-
-
-class Resume(Body, frozen=True, tag=51):
-    """Takes a session up on a new connection; `received` counts the messages that this side has received in it."""
-
-    client_id: Signed
-    incarnation: Unsigned
-    received: Signed
-
-
-class Resumed(Body, frozen=True, tag=52):
-    """The answer to `Resume`; `received` likewise. Refused where nobody knows the session."""
-
-    received: Signed
-
-
-class Acknowledge(Body, frozen=True, tag=53):
-    """`received` messages of the session have come: they need not be kept."""
-
-    received: Signed
+# From a visitor, which is no client, and to it.
 
 
 class AskTopology(First, frozen=True, tag=54):
@@ -325,6 +306,5 @@ class TopologyTold(Body, frozen=True, tag=55):
 
 ClientMessage = Register | Heartbeat | Ready | Suspect | LinkDelayed | Leave | Goodbye | PreemptionNotice | StepTold
 CoordinatorMessage = Refused | HeartbeatAck | Formed | Commit | Verdict | Dismissed | StepAsked | PointSet | Leaving
-SessionMessage = Resume | Resumed | Acknowledge
 VisitorMessage = AskTopology | TopologyTold
 Message = ClientMessage | CoordinatorMessage | SessionMessage | VisitorMessage

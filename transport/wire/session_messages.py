@@ -3,8 +3,8 @@
 from .form import Body, Unsigned
 
 
-class OpenSession(Body, frozen=True, tag=24):
-    """The first message on a connection, from the side that dials.
+class OpenSession(Body, frozen=True, forbid_unknown_fields=False, tag=24):
+    """The first message on a connection, from the side that dials; that of a later version may have more fields.
 
     Attributes:
         session: its number, random: the other side finds the session by it.

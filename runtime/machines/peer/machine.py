@@ -131,6 +131,7 @@ class PeerMachine:
         self._epoch = 0
         self._sequence = 0
         self._awaited: dict[type, ev.Tag] = {}
+        self._is_redialling = False  # and nothing was heard since
         self._lag = Lag()
         self._initialization_deadline = now + config.initialization_timeout
         self._table: CoreTable | None = None
@@ -165,11 +166,14 @@ class PeerMachine:
                 return self._register(link_address, now)
             case ev.SessionLost(reason):
                 return self._on_session_lost(reason)
-            case ev.Reconnected(tag) if self._is_current(ev.Reconnect, tag):
+            case ev.Reconnected():
+                self._is_redialling = False
                 self._watch.resumed(now, is_sign_of_life=self._state in BEFORE_UP)
                 return self._heartbeat(now)
-            case ev.CoordinatorGone(tag, reason, is_cut) if self._is_current(ev.Reconnect, tag) or is_cut:
+            case ev.CoordinatorGone(reason):
                 return self._close(self._knowledge.coordinator_lost(self.phase, self._watch.death(reason)))
+            case ev.SessionGivenUp(reason):
+                return self._close(self._knowledge.coordinator_lost(self.phase, reason))
             case ev.ProbeAnswered(tag, outcome) if self._is_current(ev.Probe, tag):
                 self._watch.answered(now, is_alive=outcome is ProbeOutcome.ALIVE)
             case ev.BackendStarted(tag, devices) if self._is_current(ev.StartBackend, tag):
@@ -209,7 +213,7 @@ class PeerMachine:
     def _receive(self, message: CoordinatorMessage, now: float) -> Effects:
         self._watch.heard(now)
         if not self._watch.lost:
-            self._awaited.pop(ev.Reconnect, None)
+            self._is_redialling = False
         match message:
             case HeartbeatAck():
                 return self._on_ack(message, now)
@@ -368,7 +372,8 @@ class PeerMachine:
         if self._hosts_coordinator:
             return self._close(self._knowledge.coordinator_lost(self.phase, reason))
         self._watch.lost = reason
-        return [ev.Reconnect(self._tag(ev.Reconnect))]
+        self._is_redialling = True
+        return []
 
     def _heartbeat(self, now: float) -> Effects:
         number = self._beats.send(self.phase, now)
@@ -461,7 +466,8 @@ class PeerMachine:
     def _redial(self) -> Effects:
         if self._state is PeerState.REGISTERING:
             return self._on_session_lost(self._watch.registers_anew())
-        return [ev.Reconnect(self._tag(ev.Reconnect))]
+        self._is_redialling = True
+        return [ev.Redial()]
 
     def _ask(self) -> Effects:
         host = self._knowledge.host
@@ -481,7 +487,7 @@ class PeerMachine:
             return None
         if self._state is PeerState.REGISTERING:
             return self._watch.registration_due()
-        if self._state not in REGISTERED or ev.Reconnect in self._awaited:
+        if self._state not in REGISTERED or self._is_redialling:
             return None
         return self._watch.redial_due()
 

@@ -55,12 +55,12 @@ class Ending(enum.Enum):
     GAVE_UP = "the user of this client gave up, or the others have waited for as long"
 
 
-def ending_of(error: BaseException | None, client_id: int, *, gave_up: bool) -> Ending:
+def ending_of(error: BaseException | None, client_id: int, *, has_left: bool, gave_up: bool) -> Ending:
     """Return why a client ends, given the error that it raises, if any."""
+    if has_left:
+        return Ending.IN_ORDER
     if gave_up or isinstance(error, RendezvousTimeoutError):
         return Ending.GAVE_UP
-    if error is None:
-        return Ending.IN_ORDER
     is_own = isinstance(error, DeviceFailedError) and error.client_id == client_id
     return Ending.SURVIVED if isinstance(error, PeerFailedError) and not is_own else Ending.FAILED
 

@@ -90,10 +90,10 @@ class SessionSide(Generic[M]):
         self._unacknowledged_bytes += size
         return True
 
-    def _acknowledgement(self) -> Acknowledge | None:
-        if self._unacknowledged < ACKNOWLEDGE_EVERY and self._unacknowledged_bytes <= ACKNOWLEDGE_BYTES:
-            return None
-        return Acknowledge(self._tell_received())
+    @property
+    def owes_acknowledgement(self) -> bool:
+        """Whether the other side has to be told what was received."""
+        return self._unacknowledged >= ACKNOWLEDGE_EVERY or self._unacknowledged_bytes > ACKNOWLEDGE_BYTES
 
     def _tell_received(self) -> int:
         self._unacknowledged = self._unacknowledged_bytes = 0
@@ -136,7 +136,7 @@ class SessionMachine(SessionSide[M]):
     # Transitions.
 
     def begin(self, number: int, now: float) -> Effects:
-        """Begin a session; one in which nothing was heard is forgotten for it.
+        """Begin a session; the one before, if any, is forgotten.
 
         Args:
             number: random, never used before.
@@ -144,10 +144,10 @@ class SessionMachine(SessionSide[M]):
         """
         if self._state is SessionState.CLOSED:
             return NOTHING
-        assert not self.received, "a session that was answered is resumed"
         effects = self._drop_all()
         is_first, self.number = self.number == 0, number
         self._buffer, self._is_untouched = ResendBuffer(), True
+        self.received = self._unacknowledged = self._unacknowledged_bytes = 0
         if is_first:
             return [*effects, self._dial()]
         # Whoever answered before was another: a coordinator that was ending, or a stranger.
@@ -290,8 +290,8 @@ class SessionMachine(SessionSide[M]):
             return opening
         if connection != self._carrier:
             return None
-        if (acknowledgement := self._acknowledgement()) is not None:
-            return acknowledgement
+        if self.owes_acknowledgement:
+            return Acknowledge(self._tell_received())
         if self._buffer.has_unsent:
             return self._buffer.next_unsent()
         if self._finish_due is not None and not self._has_said_end:

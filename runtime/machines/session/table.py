@@ -77,8 +77,8 @@ class AcceptedSession(SessionSide[M], Generic[K, M]):
         if self._answer is not None:
             answer, self._answer = self._answer, None
             return answer
-        if (acknowledgement := self._acknowledgement()) is not None:
-            return acknowledgement
+        if self.owes_acknowledgement:
+            return Acknowledge(self._tell_received())
         if self._buffer.has_unsent:
             return self._buffer.next_unsent()
         if self._is_finishing and not self._has_acknowledged_all:

@@ -7,10 +7,11 @@ import time
 
 import pytest
 
-from bringup.runtime.drivers import coordinator, session
+from bringup.runtime.drivers import coordinator
 from bringup.runtime.drivers.coordinator import CoordinatorDriver
 from bringup.runtime.machines.coordinator.config import CoordinatorConfig
 from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
+from bringup.runtime.machines.session.limits import Ending
 from bringup.transport.ports import ChannelClosedError
 from bringup.transport.wire.messages import (
     PROTOCOL_VERSION,
@@ -21,6 +22,7 @@ from bringup.transport.wire.messages import (
     Register,
     TopologyTold,
 )
+from bringup.transport.wire.session_messages import OpenSession
 
 N = 200
 AT_ONCE_MAX = 64
@@ -45,6 +47,7 @@ class Client:
         self.heard: asyncio.Queue[Message] = asyncio.Queue()
         self.says: asyncio.Queue[Message | None] = asyncio.Queue()
         address = f"host-{client_id}:1"
+        self.says.put_nowait(OpenSession(client_id, 0, is_new=True))
         self.says.put_nowait(
             Register(
                 client_id,
@@ -119,16 +122,13 @@ def test_the_members_are_told_to_a_few_at_a_time_while_heartbeats_are_answered(
             for client in crowd.clients:
                 client.says.put_nowait(None)
             await asyncio.wait(serving)
-            await driver.close(1.0, 0.0)
+            await driver.close(Ending.GAVE_UP)
             await running
 
     asyncio.run(test())
 
 
-def test_a_coordinator_stays_until_all_have_taken_in_what_it_has_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinator, "FLUSH_TIMEOUT", 0.05)
-    monkeypatch.setattr(session, "_END_TIMEOUT", 0.05)
-
+def test_a_coordinator_stays_until_all_have_taken_in_what_it_has_said() -> None:
     async def test() -> None:
         crowd, driver = Crowd(), make_driver()
         crowd.is_open.set()
@@ -136,7 +136,7 @@ def test_a_coordinator_stays_until_all_have_taken_in_what_it_has_said(monkeypatc
             running = group.create_task(driver.run())
             serving = [group.create_task(driver.serve(client)) for client in crowd.clients]
             await crowd.all_are_told.wait()
-            closing = group.create_task(driver.close(60.0, 0.0))
+            closing = group.create_task(driver.close(Ending.IN_ORDER))
             slow, *quick = crowd.clients
             for client in quick:
                 client.says.put_nowait(None)

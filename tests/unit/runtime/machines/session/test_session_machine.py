@@ -331,7 +331,7 @@ def _failed(kind: type[PeerFailedError], client_id: int) -> PeerFailedError:
 def test_how_long_client_0_stays_depends_on_why_it_ends(
     error: BaseException | None, ending: Ending, flush: float, stay: float
 ) -> None:
-    assert ending_of(error, 0, gave_up=False) is ending
+    assert ending_of(error, 0, has_left=error is None, gave_up=False) is ending
     assert flush_timeout(ending, 10.0) == flush
     assert stay_timeout(ending) == stay
-    assert ending_of(error, 0, gave_up=True) is Ending.GAVE_UP
+    assert ending_of(error, 0, has_left=False, gave_up=True) is Ending.GAVE_UP
