@@ -10,12 +10,12 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import cast
 
-from ... import errors
 from ...errors import BarrierTimeoutError, BringupError, ConfigurationError, NotInitializedError, PeerFailedError
 from ...transport.texts import printable
 from ...transport.wire.services import ClientIds, EnterBarrier, Refusal, ServiceReply, ServiceRequest
 from ..configuration.validation import client_set, timeout_of
 from ..drivers.service_transport import ServiceCalls, Way
+from ..machines.failure_errors import REFUSAL_ERRORS
 from ..machines.id_ranges import pack_ids, unpack_ids
 from ..machines.phases import Phase
 from .active import forked_from
@@ -106,7 +106,9 @@ class ServiceClient:
 
     def refused(self, refusal: Refusal) -> BringupError:
         """Return the exception that a refusal is."""
-        kind = getattr(errors, refusal.error)
+        kind = REFUSAL_ERRORS.get(refusal.error)
+        if kind is None:
+            return BringupError(f"{printable(refusal.error)}: {printable(refusal.text)}")
         if kind is BarrierTimeoutError:
             missing = {client_id: self._address_of(client_id) for client_id in unpack_ids(refusal.missing)}
             return BarrierTimeoutError(printable(refusal.text), missing=missing)
@@ -119,8 +121,7 @@ class ServiceClient:
                 phase=Phase.LEAVING,
                 cause="it is leaving the job (shutdown)",
             )
-        error: BringupError = kind(printable(refusal.text))
-        return error
+        return kind(printable(refusal.text))
 
     def end(self, error: Callable[[], BaseException]) -> None:
         """Let all calls on all loops raise what `error` makes, from now on. Called on any thread; idempotent."""

@@ -6,9 +6,13 @@ import copy
 from typing import TypeVar
 
 from ...errors import (
+    BarrierTimeoutError,
     BringupError,
+    CollectiveMismatchError,
+    ConfigurationError,
     CoordinatorLostError,
     DeviceFailedError,
+    KeyExistsError,
     NotInitializedError,
     PeerFailedError,
     RegistrationRefusedError,
@@ -18,6 +22,12 @@ from ...errors import (
 from ...transport.wire.messages import MemberInfo, Refused, Verdict
 from .id_ranges import format_ids, name_ids, unpack_ids
 from .phases import Phase
+
+REFUSAL_ERRORS: dict[str, type[BringupError]] = {
+    kind.__name__: kind
+    for kind in (BarrierTimeoutError, CollectiveMismatchError, ConfigurationError, KeyExistsError, PeerFailedError)
+}
+"""Errors that the coordination services refuse a call with. A name that is not here is not looked up anywhere else."""
 
 JOB_WIDE_ERRORS: dict[str, type[BringupError]] = {"TopologyError": TopologyError}
 """Errors that are nobody's fault in particular: every client raises the same."""

@@ -6,10 +6,14 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
+import pytest
+
+from bringup.errors import BringupError, PeerFailedError
 from bringup.runtime.client.service_client import ServiceClient, barrier_request
 from bringup.runtime.drivers.service_transport import LocalWay, RemoteWay, Way
+from bringup.runtime.machines.failure_errors import REFUSAL_ERRORS
 from bringup.transport.ports import ServiceLink, ServiceReceiver
-from bringup.transport.wire.services import Done, EndChannel, ListLive, ServiceReply, ServiceRequest
+from bringup.transport.wire.services import Done, EndChannel, ListLive, Refusal, ServiceReply, ServiceRequest
 
 
 class FakeWay:
@@ -146,3 +150,22 @@ def test_a_local_session_is_ended_before_the_next_request_of_who_ends_it() -> No
         assert server.log == ["session 1 is closed", "session 2: ListLive"]
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("name", REFUSAL_ERRORS)
+def test_a_refusal_is_raised_as_the_error_that_it_names(name: str) -> None:
+    services, _ = client()
+    error = services.refused(Refusal(1, name, "text\x1b", (4, 4)))
+    assert type(error) is REFUSAL_ERRORS[name]
+    assert str(error) == r"text\x1b"
+    if isinstance(error, PeerFailedError):
+        assert (error.client_id, error.address) == (4, "4")
+
+
+@pytest.mark.parametrize("name", ["", "Mapping", "BringupError", "__name__", "annotations", "SystemExit", "Odd\nError"])
+def test_what_names_no_error_of_a_refusal_is_looked_up_nowhere(name: str) -> None:
+    services, _ = client()
+    error = services.refused(Refusal(1, name, "text"))
+    assert type(error) is BringupError
+    assert str(error).endswith(": text")
+    assert str(error).isprintable()

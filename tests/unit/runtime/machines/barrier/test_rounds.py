@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from bringup.runtime.machines.barrier.failures import Failure, KeptFailures
 from bringup.runtime.machines.barrier.participants import Participants, read_participants
 from bringup.runtime.machines.barrier.rounds import BarrierRounds, Replies, RoundStatus
+from bringup.runtime.machines.failure_errors import REFUSAL_ERRORS
 from bringup.runtime.machines.id_ranges import pack_ids
 from bringup.transport.wire.services import Done, EnterBarrier, Refusal
 
@@ -54,6 +55,7 @@ def ended(replies: Replies) -> dict[int, str]:
 
 def outcome_of(reply: object) -> str:
     if isinstance(reply, Refusal):
+        assert reply.error in REFUSAL_ERRORS
         return f"{reply.error}: {reply.text}"
     assert isinstance(reply, Done)
     return "Done"
