@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from typing import Any, Protocol, TypeVar
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Protocol, TypeVar
 
 import uvloop
 
@@ -22,6 +23,8 @@ JOB_ID = "0123456789abcdef" * 2
 
 T = TypeVar("T")
 
+
+LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 Serve = Callable[[int], Awaitable[LinkListener]]
 """Begins to listen for links, given an incarnation."""
@@ -136,27 +139,36 @@ class SocketPlace:
                 writer.close()
 
 
-PLACES: dict[str, tuple[type[MemoryPlace | SocketPlace], Callable[[], asyncio.AbstractEventLoop]]] = {
+PLACES: dict[str, tuple[type[MemoryPlace | SocketPlace], LoopFactory]] = {
     "memory": (MemoryPlace, asyncio.new_event_loop),
     "sockets": (SocketPlace, asyncio.new_event_loop),
     "sockets-uvloop": (SocketPlace, uvloop.new_event_loop),
 }
+"""The places that a test with the fixture `place` runs in; the mark `places` names some of them."""
+
+_kinds: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, type[MemoryPlace | SocketPlace]]
+_kinds = weakref.WeakKeyDictionary()
 
 
-def run(place: str, test: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
-    """Run a test in a fresh place, within `DEADLINE` seconds, and check that it leaves no task behind."""
-    make, loop_factory = PLACES[place]
+def loop_factories(names: Iterable[str]) -> dict[str, LoopFactory]:
+    """Return what makes an event loop for each of these places."""
 
-    async def main() -> T:
-        async with asyncio.timeout(DEADLINE):
-            result = await test(make())
-            await asyncio.sleep(0)  # one turn for the callbacks of what has just ended
-            left = asyncio.all_tasks() - {asyncio.current_task()}
-            assert not left, f"tasks were left behind: {left}"
-            return result
+    def factory(name: str) -> LoopFactory:
+        kind, make = PLACES[name]
 
-    with asyncio.Runner(loop_factory=loop_factory) as runner:
-        return runner.run(main())
+        def do() -> asyncio.AbstractEventLoop:
+            loop = make()
+            _kinds[loop] = kind
+            return loop
+
+        return do
+
+    return {name: factory(name) for name in names}
+
+
+def place_of_running_loop() -> MemoryPlace | SocketPlace:
+    """Return a fresh place of the kind that the running event loop was made for."""
+    return _kinds[asyncio.get_running_loop()]()
 
 
 def identity(client_id: int, *, job_id: str = JOB_ID, epoch: int = 1, incarnation: int | None = None) -> LinkIdentity:

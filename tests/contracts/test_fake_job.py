@@ -26,40 +26,34 @@ async def train(system: System) -> tuple[list[float], bytes]:
 
 
 @pytest.mark.parametrize("num_clients", [1, 2, 5])
-def test_what_is_run_on_every_system_meets_the_others(num_clients: int) -> None:
-    async def main() -> None:
-        async with FakeJob(num_clients) as job:
-            assert [system.client_id for system in job.systems] == list(range(num_clients))
-            assert len({system.job_id for system in job.systems}) == 1
-            assert all(isinstance(system, FakeSystem) for system in job.systems)
-            assert {len(system.devices) for system in job.systems} == {len(job.systems[0].local_devices) * num_clients}
-            found = await asyncio.gather(*map(train, job.systems))
-        total = float(sum(range(num_clients)))
-        assert found == [([total, num_clients], b"by client 0")] * num_clients
-
-    asyncio.run(main())
+async def test_what_is_run_on_every_system_meets_the_others(num_clients: int) -> None:
+    async with FakeJob(num_clients) as job:
+        assert [system.client_id for system in job.systems] == list(range(num_clients))
+        assert len({system.job_id for system in job.systems}) == 1
+        assert all(isinstance(system, FakeSystem) for system in job.systems)
+        assert {len(system.devices) for system in job.systems} == {len(job.systems[0].local_devices) * num_clients}
+        found = await asyncio.gather(*map(train, job.systems))
+    total = float(sum(range(num_clients)))
+    assert found == [([total, num_clients], b"by client 0")] * num_clients
 
 
 @pytest.mark.parametrize("victim", [0, 1])
-def test_a_client_that_is_killed_is_named_in_every_pending_call(victim: int) -> None:
-    async def main() -> None:
-        async with FakeJob(3) as job:
-            others = [system for system in job.systems if system.client_id != victim]
-            calls = [asyncio.create_task(system.barrier("b")) for system in others]
-            calls += [asyncio.create_task(system.all_reduce([1])) for system in others]  # type: ignore[arg-type]
-            await asyncio.sleep(0)
-            job.kill(victim)
-            for call in calls:
-                with pytest.raises(PeerFailedError) as caught:
-                    await call
-                assert caught.value.client_id == victim
-            assert [system.failure.client_id for system in others if system.failure] == [victim] * 2
-
-    asyncio.run(main())
+async def test_a_client_that_is_killed_is_named_in_every_pending_call(victim: int) -> None:
+    async with FakeJob(3) as job:
+        others = [system for system in job.systems if system.client_id != victim]
+        calls = [asyncio.create_task(system.barrier("b")) for system in others]
+        calls += [asyncio.create_task(system.all_reduce([1])) for system in others]  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        job.kill(victim)
+        for call in calls:
+            with pytest.raises(PeerFailedError) as caught:
+                await call
+            assert caught.value.client_id == victim
+        assert [system.failure.client_id for system in others if system.failure] == [victim] * 2
 
 
 @pytest.mark.parametrize("cancelled", [0, 1])
-def test_a_collective_whose_task_is_cancelled_before_it_begins_has_its_place(cancelled: int) -> None:
+async def test_a_collective_whose_task_is_cancelled_before_it_begins_has_its_place(cancelled: int) -> None:
     async def cut_short(system: System) -> list[float]:
         task = asyncio.create_task(system.all_reduce([1.0]))
         task.cancel()
@@ -72,24 +66,18 @@ def test_a_collective_whose_task_is_cancelled_before_it_begins_has_its_place(can
             await system.all_reduce([1.0])
         return (await system.all_reduce([7.0])).tolist()  # type: ignore[no-any-return]
 
-    async def main() -> None:
-        async with FakeJob(2) as job:
-            programs = [(cut_short if s.client_id == cancelled else go_on)(s) for s in job.systems]
-            async with asyncio.timeout(30):
-                assert await asyncio.gather(*programs) == [[14.0], [14.0]]
-
-    asyncio.run(main())
+    async with FakeJob(2) as job:
+        programs = [(cut_short if s.client_id == cancelled else go_on)(s) for s in job.systems]
+        async with asyncio.timeout(30):
+            assert await asyncio.gather(*programs) == [[14.0], [14.0]]
 
 
-def test_a_client_that_is_cut_off_is_silent() -> None:
-    async def main() -> None:
-        async with FakeJob(3, heartbeat_interval=0.02, heartbeat_timeout=0.2) as job:
-            waiting = asyncio.create_task(job.systems[0].barrier("b"))
-            job.cut(2)
-            with pytest.raises(PeerFailedError, match="no heartbeat"):
-                await waiting
-
-    asyncio.run(main())
+async def test_a_client_that_is_cut_off_is_silent() -> None:
+    async with FakeJob(3, heartbeat_interval=0.02, heartbeat_timeout=0.2) as job:
+        waiting = asyncio.create_task(job.systems[0].barrier("b"))
+        job.cut(2)
+        with pytest.raises(PeerFailedError, match="no heartbeat"):
+            await waiting
 
 
 def test_blocking_code_has_a_thread_for_each_client() -> None:
@@ -111,14 +99,11 @@ def test_a_blocking_call_hears_of_a_death() -> None:
             waiting.result(30)
 
 
-def test_it_leaves_nothing_and_is_no_system_of_this_process() -> None:
-    async def main() -> None:
-        async with FakeJob(2):
-            with pytest.raises(NotInitializedError):
-                bringup.current()
-        assert len(asyncio.all_tasks()) == 1
-
-    asyncio.run(main())
+async def test_it_leaves_nothing_and_is_no_system_of_this_process() -> None:
+    async with FakeJob(2):
+        with pytest.raises(NotInitializedError):
+            bringup.current()
+    assert len(asyncio.all_tasks()) == 1
     with FakeJob(2):
         pass
     for thread in threading.enumerate():
@@ -127,24 +112,18 @@ def test_it_leaves_nothing_and_is_no_system_of_this_process() -> None:
             assert not thread.is_alive(), thread.name
 
 
-def test_devices_are_those_asked_for() -> None:
-    async def main() -> None:
-        async with FakeJob(2, environment={"BRINGUP_SIM_TOPOLOGY": "2x2x1x1"}) as job:
-            topology = job.systems[0].topology
-            assert topology is not None
-            assert list(topology.mesh_shape) == [2, 2, 1, 1]
-
-    asyncio.run(main())
+async def test_devices_are_those_asked_for() -> None:
+    async with FakeJob(2, environment={"BRINGUP_SIM_TOPOLOGY": "2x2x1x1"}) as job:
+        topology = job.systems[0].topology
+        assert topology is not None
+        assert list(topology.mesh_shape) == [2, 2, 1, 1]
 
 
-def test_a_bring_up_that_fails_raises_and_leaves_nothing() -> None:
-    async def main() -> None:
-        with pytest.raises(bringup.BringupError, match="of its own"):
-            async with FakeJob(2, environment={"BRINGUP_SIM_FAULT": "1:raise:of its own"}):
-                pass
-        assert len(asyncio.all_tasks()) == 1
-
-    asyncio.run(main())
+async def test_a_bring_up_that_fails_raises_and_leaves_nothing() -> None:
+    with pytest.raises(bringup.BringupError, match="of its own"):
+        async with FakeJob(2, environment={"BRINGUP_SIM_FAULT": "1:raise:of its own"}):
+            pass
+    assert len(asyncio.all_tasks()) == 1
     with (
         pytest.raises(bringup.BringupError, match="of its own"),
         FakeJob(1, environment={"BRINGUP_SIM_FAULT": "0:raise:of its own"}),

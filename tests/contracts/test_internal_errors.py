@@ -31,7 +31,7 @@ from bringup.runtime.machines.session.table import SessionTable
 from bringup.transport.ring import Ring
 
 from .peers import JobOfPeers, job_of_peers
-from .places import Place, run
+from .places import DEADLINE, MemoryPlace
 
 N = 3
 PATIENCE = 5.0
@@ -129,12 +129,12 @@ def is_own(peer: CoordinationPeer) -> bool:
     [*PEER, *COORDINATOR, *SERVICES, *DRIVERS],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
-def test_an_exception_anywhere_ends_its_client_and_is_told_to_all(
+async def test_an_exception_anywhere_ends_its_client_and_is_told_to_all(
     kind: type, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def test(place: Place, turn: int, patch: pytest.MonkeyPatch) -> bool:
+    async def does_happen(turn: int, patch: pytest.MonkeyPatch) -> bool:
         injection = Injection(patch, kind, name, turn)
-        async with job_of_peers(place, N, initialization_timeout=PATIENCE, heartbeat_interval=0.02) as job:
+        async with job_of_peers(MemoryPlace(), N, initialization_timeout=PATIENCE, heartbeat_interval=0.02) as job:
             job.start()
             using = asyncio.create_task(use_all_of_it(job, time_passes=name == "wake"))
             failures = [asyncio.create_task(peer.failed.wait()) for peer in job.peers.values()]
@@ -156,7 +156,8 @@ def test_an_exception_anywhere_ends_its_client_and_is_told_to_all(
         with monkeypatch.context() as patch:
             for module, timeout in WAITS:
                 patch.setattr(module, timeout, 0.2)
-            happened = run("memory", lambda place, turn=turn, patch=patch: test(place, turn, patch))  # type: ignore[misc]
+            async with asyncio.timeout(DEADLINE):
+                happened = await does_happen(turn, patch)
     assert turn > 1, "it was never called"
 
 

@@ -207,75 +207,60 @@ HANGS = {
 
 
 @pytest.mark.parametrize("how", HANGS)
-def test_a_call_that_hangs_is_killed(
+async def test_a_call_that_hangs_is_killed(
     native: Callable[..., IsolatedBackend], how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     backend = native(start=HANGS[how])
-
-    async def test() -> None:
-        thread = BackendThread(backend, name="backend-under-test", client_id=7)
-        await thread.open(LONG)
-        with watched(pid_of(backend)) as gone:
-            with pytest.raises(DeviceTimeoutError) as caught:
-                await thread.start(SHORT)
-            assert "the NATIVE backend of client 7 on host " in str(caught.value)
-            assert "start did not return within 0.3 s" in str(caught.value)
-            assert await asyncio.to_thread(gone)
-        # With its process it has come to an end after all.
-        for own in threading.enumerate():
-            if own.name == "backend-under-test":
-                await asyncio.to_thread(own.join, LONG)
-                assert not own.is_alive()
-
-    asyncio.run(test())
+    thread = BackendThread(backend, name="backend-under-test", client_id=7)
+    await thread.open(LONG)
+    with watched(pid_of(backend)) as gone:
+        with pytest.raises(DeviceTimeoutError) as caught:
+            await thread.start(SHORT)
+        assert "the NATIVE backend of client 7 on host " in str(caught.value)
+        assert "start did not return within 0.3 s" in str(caught.value)
+        assert await asyncio.to_thread(gone)
+    # With its process it has come to an end after all.
+    for own in threading.enumerate():
+        if own.name == "backend-under-test":
+            await asyncio.to_thread(own.join, LONG)
+            assert not own.is_alive()
     assert "was killed in start" in caplog.text
     if how != "with signals blocked":
         assert "native_module.py" in caplog.text
 
 
-def test_one_that_hangs_as_it_is_made_is_killed(native: Callable[..., IsolatedBackend]) -> None:
+async def test_one_that_hangs_as_it_is_made_is_killed(native: Callable[..., IsolatedBackend]) -> None:
     backend = native(init="time.sleep(3600)")
-
-    async def test() -> None:
-        thread = BackendThread(backend, name="backend-under-test", client_id=7)
-        with pytest.raises(DeviceTimeoutError, match="open did not return"):
-            await thread.open(SHORT)
-
-    asyncio.run(test())
+    thread = BackendThread(backend, name="backend-under-test", client_id=7)
+    with pytest.raises(DeviceTimeoutError, match="open did not return"):
+        await thread.open(SHORT)
     for own in threading.enumerate():
         if own.name == "backend-under-test":
             own.join(LONG)
     assert backend.pid is None
 
 
-def test_a_stop_that_hangs_is_killed(native: Callable[..., IsolatedBackend]) -> None:
+async def test_a_stop_that_hangs_is_killed(native: Callable[..., IsolatedBackend]) -> None:
     backend = native(stop="time.sleep(3600)")
-
-    async def test() -> None:
-        thread = BackendThread(backend, name="backend-under-test", client_id=7)
-        await thread.start(LONG)
-        with watched(pid_of(backend)) as gone:
-            assert not await thread.close(SHORT)
-            assert await asyncio.to_thread(gone)
-
-    asyncio.run(test())
+    thread = BackendThread(backend, name="backend-under-test", client_id=7)
+    await thread.start(LONG)
+    with watched(pid_of(backend)) as gone:
+        assert not await thread.close(SHORT)
+        assert await asyncio.to_thread(gone)
 
 
-def test_heartbeats_go_on_while_native_code_holds_its_lock() -> None:
-    async def test() -> float:
-        thread = BackendThread(sim("0:gil:1.5"), name="backend-under-test", client_id=0)
-        await thread.open(LONG)
-        starting = asyncio.create_task(thread.start(LONG))
-        loop, worst = asyncio.get_running_loop(), 0.0
-        while not starting.done():
-            before = loop.time()
-            await asyncio.sleep(0.01)
-            worst = max(worst, loop.time() - before)
-        assert len(await starting) == 8
-        assert await thread.close(LONG)
-        return worst
-
-    assert asyncio.run(test()) < 1.2
+async def test_heartbeats_go_on_while_native_code_holds_its_lock() -> None:
+    thread = BackendThread(sim("0:gil:1.5"), name="backend-under-test", client_id=0)
+    await thread.open(LONG)
+    starting = asyncio.create_task(thread.start(LONG))
+    loop, worst = asyncio.get_running_loop(), 0.0
+    while not starting.done():
+        before = loop.time()
+        await asyncio.sleep(0.01)
+        worst = max(worst, loop.time() - before)
+    assert len(await starting) == 8
+    assert await thread.close(LONG)
+    assert worst < 1.2
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other kernels do not tell processes of it")

@@ -193,24 +193,20 @@ def test_an_executable_that_starts_this_program_again_is_found_out(
         sim().open()
 
 
-def test_a_call_that_is_cut_short_in_order_leaves_no_stack_in_the_log(
+async def test_a_call_that_is_cut_short_in_order_leaves_no_stack_in_the_log(
     native: Native, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Before, where another client failed, each healthy one logged twenty lines of its own stack."""
     backend = native(start="time.sleep(3600)")
-
-    async def test() -> None:
-        thread = BackendThread(backend, name="backend-under-test", client_id=7)
-        await thread.open(LONG)
-        starting = asyncio.create_task(thread.start(LONG))
-        await asyncio.sleep(0)
-        with watched(pid_of(backend)) as gone:
-            starting.cancel()
-            await asyncio.wait({starting})
-            assert await thread.close(LONG)
-            assert await asyncio.to_thread(gone)
-
-    asyncio.run(test())
+    thread = BackendThread(backend, name="backend-under-test", client_id=7)
+    await thread.open(LONG)
+    starting = asyncio.create_task(thread.start(LONG))
+    await asyncio.sleep(0)
+    with watched(pid_of(backend)) as gone:
+        starting.cancel()
+        await asyncio.wait({starting})
+        assert await thread.close(LONG)
+        assert await asyncio.to_thread(gone)
     assert "native_module" not in caplog.text
     assert "stack" not in caplog.text
 

@@ -31,7 +31,7 @@ from bringup.transport.wire.messages import Ready
 
 from .odd_answers import ANSWERS, ERRORS, OddBackend
 from .peers import job_of_peers
-from .places import Place, run
+from .places import Place
 
 LONG = 60.0
 
@@ -82,49 +82,43 @@ async def called(thread: CallThread, backend: DeviceBackend, call: str) -> Any:
 
 
 @pytest.mark.parametrize("call", ANSWERS)
-def test_an_odd_answer_is_an_error_that_names_it(odd: Callable[[], DeviceBackend], call: str) -> None:
-    async def test() -> None:
-        backend = odd()
-        for answer in ANSWERS[call]:
-            # Another thread for each, as a backend is started once.
-            thread = thread_of(backend)
-            if isinstance(answer, list) and not isinstance(answer[0], LocalDevice):
-                expected = "as device 0, which is no LocalDevice"
-            else:
-                expected = "which is no|more than"
-            with pytest.raises(DeviceInitializationError, match=expected) as caught:
-                await called(thread, backend, call)
-            assert "the ODD backend of client 7 on host " in str(caught.value)
-            assert f"{call} returned " in str(caught.value)
-            assert caught.value.client_id == 7
-            assert len(str(caught.value)) < 2000
-            assert await thread.close(LONG)
-
-    asyncio.run(test())
+async def test_an_odd_answer_is_an_error_that_names_it(odd: Callable[[], DeviceBackend], call: str) -> None:
+    backend = odd()
+    for answer in ANSWERS[call]:
+        # Another thread for each, as a backend is started once.
+        thread = thread_of(backend)
+        if isinstance(answer, list) and not isinstance(answer[0], LocalDevice):
+            expected = "as device 0, which is no LocalDevice"
+        else:
+            expected = "which is no|more than"
+        with pytest.raises(DeviceInitializationError, match=expected) as caught:
+            await called(thread, backend, call)
+        assert "the ODD backend of client 7 on host " in str(caught.value)
+        assert f"{call} returned " in str(caught.value)
+        assert caught.value.client_id == 7
+        assert len(str(caught.value)) < 2000
+        assert await thread.close(LONG)
 
 
 @pytest.mark.parametrize("call", ["start", "check_health", "discover", "stop"])
-def test_an_odd_exception_is_an_error(odd: Callable[[], DeviceBackend], call: str) -> None:
-    async def test() -> None:
-        backend = odd()
-        if isinstance(backend, OddBackend):
-            backend._left.clear()
-        else:
-            for _ in ANSWERS.get(call, ()):
-                with pytest.raises(DeviceInitializationError):
-                    getattr(backend, call)()
-        for error in ERRORS:
-            thread = thread_of(backend)
-            with pytest.raises(DeviceInitializationError, match=f"{call} raised {type(error).__name__}") as caught:
-                await called(thread, backend, call)
-            assert "the ODD backend of client 7 on host " in str(caught.value)
-            assert "in the backend's code, " in str(caught.value)
-            assert len(str(caught.value)) < 20_000
-            assert await thread.close(LONG)
-            if call == "stop" and isinstance(backend, IsolatedBackend):
-                return  # with its process it is gone
-
-    asyncio.run(test())
+async def test_an_odd_exception_is_an_error(odd: Callable[[], DeviceBackend], call: str) -> None:
+    backend = odd()
+    if isinstance(backend, OddBackend):
+        backend._left.clear()
+    else:
+        for _ in ANSWERS.get(call, ()):
+            with pytest.raises(DeviceInitializationError):
+                getattr(backend, call)()
+    for error in ERRORS:
+        thread = thread_of(backend)
+        with pytest.raises(DeviceInitializationError, match=f"{call} raised {type(error).__name__}") as caught:
+            await called(thread, backend, call)
+        assert "the ODD backend of client 7 on host " in str(caught.value)
+        assert "in the backend's code, " in str(caught.value)
+        assert len(str(caught.value)) < 20_000
+        assert await thread.close(LONG)
+        if call == "stop" and isinstance(backend, IsolatedBackend):
+            return  # with its process it is gone
 
 
 def test_numbers_and_flags_of_other_libraries_become_pythons() -> None:
@@ -169,21 +163,18 @@ def test_the_largest_numbers_are_taken() -> None:
     assert DEVICES_MAX >= 65_536
 
 
-def test_where_the_backends_code_raised_is_said() -> None:
+async def test_where_the_backends_code_raised_is_said() -> None:
     class Backend(OddBackend):
         def start(self) -> Any:
             return [*None]  # type: ignore[misc]
 
-    async def test() -> None:
-        thread = BackendThread(Backend(), name="backend-under-test", client_id=7)
-        with pytest.raises(DeviceInitializationError) as caught:
-            await thread.start(LONG)
-        assert "start raised TypeError: " in str(caught.value)
-        assert ", in the backend's code, start (" in str(caught.value)
-        assert "test_odd_backends:" in str(caught.value)
-        await thread.close(LONG)
-
-    asyncio.run(test())
+    thread = BackendThread(Backend(), name="backend-under-test", client_id=7)
+    with pytest.raises(DeviceInitializationError) as caught:
+        await thread.start(LONG)
+    assert "start raised TypeError: " in str(caught.value)
+    assert ", in the backend's code, start (" in str(caught.value)
+    assert "test_odd_backends:" in str(caught.value)
+    await thread.close(LONG)
 
 
 ODD_DEVICES = [
@@ -198,8 +189,9 @@ ODD_DEVICES = [
 
 @pytest.mark.parametrize("device", ODD_DEVICES, ids=lambda device: f"{device!r:.60}")
 @pytest.mark.parametrize("victim", [0, 1])
-def test_all_clients_hear_of_an_odd_device_and_none_hangs(
-    monkeypatch: pytest.MonkeyPatch, victim: int, device: LocalDevice
+@pytest.mark.places("memory")
+async def test_all_clients_hear_of_an_odd_device_and_none_hangs(
+    place: Place, monkeypatch: pytest.MonkeyPatch, victim: int, device: LocalDevice
 ) -> None:
     """Before, client 0 did not end, the others lost it or were up with a topology that raised."""
     start = SimBackend.start
@@ -208,18 +200,14 @@ def test_all_clients_hear_of_an_odd_device_and_none_hangs(
         return [device] if self._config.client_id == victim else start(self)
 
     monkeypatch.setattr(SimBackend, "start", start_oddly)
-
-    async def test(place: Place) -> None:
-        async with job_of_peers(place, 2) as job:
-            job.start()
-            own, other = await asyncio.gather(*(job.peers[i].failed.wait() for i in (victim, 1 - victim)))
-            assert isinstance(own, DeviceInitializationError)
-            assert f"client {victim} on host" in str(own)
-            assert "device 0 with " in str(own)
-            assert isinstance(other, PeerFailedError)
-            assert other.client_id == victim
-            assert "device 0 with " in other.cause
-            for running in job.runs.values():
-                await running
-
-    run("memory", test)
+    async with job_of_peers(place, 2) as job:
+        job.start()
+        own, other = await asyncio.gather(*(job.peers[i].failed.wait() for i in (victim, 1 - victim)))
+        assert isinstance(own, DeviceInitializationError)
+        assert f"client {victim} on host" in str(own)
+        assert "device 0 with " in str(own)
+        assert isinstance(other, PeerFailedError)
+        assert other.client_id == victim
+        assert "device 0 with " in other.cause
+        for running in job.runs.values():
+            await running

@@ -15,16 +15,10 @@ from bringup.runtime.drivers.peer import CoordinationPeer
 from bringup.runtime.machines.phases import Phase
 
 from .peers import JobOfPeers, job_of_peers
-from .places import PLACES, Place, run
+from .places import Place
 
 N = 6
 CLIENT = 3
-
-
-@pytest.fixture(params=PLACES)
-def place(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
 
 
 @contextlib.asynccontextmanager
@@ -54,41 +48,35 @@ async def all_meet(job: JobOfPeers) -> None:
     await job.barrier()
 
 
-def test_a_connection_that_breaks_while_the_job_is_up_is_restored_and_counted(place: str) -> None:
-    async def test(place: Place) -> None:
-        async with breakable(place) as (job, break_it):
-            job.start()
-            await job.ups()
-            break_it()
-            await reconnected(job, 1)
-            await all_meet(job)
-            while reconnects_seen_by(job, 1) == 0:  # noqa: ASYNC110 - pure: it tells nobody
-                await asyncio.sleep(0.001)
-            assert await job.leave() == [()] * N
-
-    run(place, test)
+async def test_a_connection_that_breaks_while_the_job_is_up_is_restored_and_counted(place: Place) -> None:
+    async with breakable(place) as (job, break_it):
+        job.start()
+        await job.ups()
+        break_it()
+        await reconnected(job, 1)
+        await all_meet(job)
+        while reconnects_seen_by(job, 1) == 0:  # noqa: ASYNC110 - pure: it tells nobody
+            await asyncio.sleep(0.001)
+        assert await job.leave() == [()] * N
 
 
 @pytest.mark.parametrize("phase", [Phase.RENDEZVOUS, Phase.DEVICES, Phase.RING, Phase.MERGE, Phase.COMMIT])
-def test_a_connection_that_breaks_during_bring_up_holds_nobody_up(place: str, phase: Phase) -> None:
-    async def test(place: Place) -> None:
-        async with breakable(place, environment={"BRINGUP_SIM_START_SECONDS": "0.2"}) as (job, break_it):
-            order = [client_id for client_id in range(N) if client_id != 1]
-            job.start(*order)
-            if phase is Phase.RENDEZVOUS:
-                await job.all_have_registered_but(1)
-                break_it()
-                job.start(1)
-            else:
-                job.start(1)
-                peer = job.peers[CLIENT]
-                while peer.machine.phase not in (phase, Phase.READY):  # noqa: ASYNC110 - pure: it tells nobody
-                    await asyncio.sleep(0)
-                break_it()
-            await job.ups()
-            await all_meet(job)
-
-    run(place, test)
+async def test_a_connection_that_breaks_during_bring_up_holds_nobody_up(place: Place, phase: Phase) -> None:
+    async with breakable(place, environment={"BRINGUP_SIM_START_SECONDS": "0.2"}) as (job, break_it):
+        order = [client_id for client_id in range(N) if client_id != 1]
+        job.start(*order)
+        if phase is Phase.RENDEZVOUS:
+            await job.all_have_registered_but(1)
+            break_it()
+            job.start(1)
+        else:
+            job.start(1)
+            peer = job.peers[CLIENT]
+            while peer.machine.phase not in (phase, Phase.READY):  # noqa: ASYNC110 - pure: it tells nobody
+                await asyncio.sleep(0)
+            break_it()
+        await job.ups()
+        await all_meet(job)
 
 
 async def save_together(job: JobOfPeers, first_step: int) -> int:
@@ -109,37 +97,30 @@ async def save_together(job: JobOfPeers, first_step: int) -> int:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_whenever_connections_break_no_message_is_lost(place: str, seed: int) -> None:
+async def test_whenever_connections_break_no_message_is_lost(place: Place, seed: int) -> None:
     """Each agreement takes two messages to every client and one back: whichever is lost hangs it."""
-
-    async def test(place: Place) -> None:
-        rng = random.Random(seed)
-        async with breakable(place) as (job, break_it):
-            job.start()
-            await job.ups()
-            step = 0
-            for _ in range(30):
-                job.peers[CLIENT].preemption.announce(0.0, "a test")
-                saving = asyncio.create_task(save_together(job, step))
-                for _ in range(rng.randint(0, 20)):
-                    await asyncio.sleep(0)
-                break_it()
-                step = await saving + 1
-            assert reconnects_seen_by(job, CLIENT) > 5
-            assert all(not peer.failed.is_set for peer in job.peers.values())
-
-    run(place, test)
-
-
-def test_a_verdict_that_finds_a_client_away_reaches_it_when_it_comes_back(place: str) -> None:
-    async def test(place: Place) -> None:
-        async with breakable(place) as (job, break_it):
-            job.start()
-            await job.ups()
+    rng = random.Random(seed)
+    async with breakable(place) as (job, break_it):
+        job.start()
+        await job.ups()
+        step = 0
+        for _ in range(30):
+            job.peers[CLIENT].preemption.announce(0.0, "a test")
+            saving = asyncio.create_task(save_together(job, step))
+            for _ in range(rng.randint(0, 20)):
+                await asyncio.sleep(0)
             break_it()
-            job.peers[2].abort(ValueError("a bug"))
-            for error in await job.failures(but=(2,)):
-                assert isinstance(error, PeerFailedError)
-                assert (error.client_id, error.cause) == (2, "ValueError: a bug")
+            step = await saving + 1
+        assert reconnects_seen_by(job, CLIENT) > 5
+        assert all(not peer.failed.is_set for peer in job.peers.values())
 
-    run(place, test)
+
+async def test_a_verdict_that_finds_a_client_away_reaches_it_when_it_comes_back(place: Place) -> None:
+    async with breakable(place) as (job, break_it):
+        job.start()
+        await job.ups()
+        break_it()
+        job.peers[2].abort(ValueError("a bug"))
+        for error in await job.failures(but=(2,)):
+            assert isinstance(error, PeerFailedError)
+            assert (error.client_id, error.cause) == (2, "ValueError: a bug")

@@ -16,7 +16,7 @@ from bringup.errors import CollectiveMismatchError, ConfigurationError
 from bringup.transport.collective_frames import HEADER_BYTES, FrameHeader
 from bringup.transport.ring import Ring, RingBrokenError
 
-from .places import PLACES, Place, ring_of_links, run
+from .places import Place, ring_of_links
 from .rings import rings, served_ring
 
 Array = npt.NDArray[Any]
@@ -26,12 +26,6 @@ LARGE = 2**17 + 3
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 DTYPES = [*INTEGERS, "float16", "float32", "float64", "complex64"]
 OPS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
-
-
-@pytest.fixture(params=PLACES)
-def place(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
 
 
 def draw(rank: int, shape: int | tuple[int, ...], dtype: str, op: str) -> Array:
@@ -62,77 +56,56 @@ async def assert_reduces(group: list[Ring], shape: int | tuple[int, ...], dtype:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_every_length_is_reduced_to_the_same_bits_everywhere(place: str, size: int) -> None:
+async def test_every_length_is_reduced_to_the_same_bits_everywhere(place: Place, size: int) -> None:
     lengths = [0, 1, size - 1, size, size + 1, 1000]
     combinations = itertools.cycle(itertools.product(["int32", "float32", "complex64"], OPS))
-
-    async def test(place: Place) -> None:
-        async with rings(place, size) as group:
-            for length in lengths:
-                await assert_reduces(group, length, *next(combinations))
-            for dtype, op in [("float32", "sum"), ("int8", "prod"), ("float64", "min")]:
-                await assert_reduces(group, LARGE, dtype, op)
-
-    run(place, test)
+    async with rings(place, size) as group:
+        for length in lengths:
+            await assert_reduces(group, length, *next(combinations))
+        for dtype, op in [("float32", "sum"), ("int8", "prod"), ("float64", "min")]:
+            await assert_reduces(group, LARGE, dtype, op)
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_every_dtype_and_operation(place: str, size: int) -> None:
-    async def test(place: Place) -> None:
-        async with rings(place, size) as group:
-            for dtype, op in itertools.product(DTYPES, OPS):
-                for shape in (0, 5, (3, 4, 5)):
-                    await assert_reduces(group, shape, dtype, op)
-
-    run(place, test)
+async def test_every_dtype_and_operation(place: Place, size: int) -> None:
+    async with rings(place, size) as group:
+        for dtype, op in itertools.product(DTYPES, OPS):
+            for shape in (0, 5, (3, 4, 5)):
+                await assert_reduces(group, shape, dtype, op)
 
 
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_dtype_and_operation_in_chunks(dtype: str, op: str) -> None:
-    async def test(place: Place) -> None:
-        async with rings(place, 3) as group:
-            await assert_reduces(group, (3, LARGE // 3), dtype, op)
-
-    run("memory", test)
+@pytest.mark.places("memory")
+async def test_every_dtype_and_operation_in_chunks(place: Place, dtype: str, op: str) -> None:
+    async with rings(place, 3) as group:
+        await assert_reduces(group, (3, LARGE // 3), dtype, op)
 
 
-def test_arrays_of_any_layout(place: str) -> None:
+async def test_arrays_of_any_layout(place: Place) -> None:
     square = np.arange(12, dtype="int64").reshape(3, 4)
     layouts = [square.T, square[:, ::2], np.asfortranarray(square), np.int64(7), square.astype(">i8"), square > 5]
-
-    async def test(place: Place) -> None:
-        async with rings(place, 3) as group:
-            for layout in map(np.asarray, layouts):
-                for result in await all_of([ring.all_reduce(layout, "max") for ring in group]):
-                    assert (result.dtype, result.shape) == (layout.dtype, layout.shape)
-                    assert np.array_equal(result, layout)
-
-    run(place, test)
+    async with rings(place, 3) as group:
+        for layout in map(np.asarray, layouts):
+            for result in await all_of([ring.all_reduce(layout, "max") for ring in group]):
+                assert (result.dtype, result.shape) == (layout.dtype, layout.shape)
+                assert np.array_equal(result, layout)
 
 
-def test_what_is_not_a_number_is_so_everywhere(place: str) -> None:
-    async def test(place: Place) -> None:
-        async with rings(place, 4) as group:
-            for op, length in itertools.product(OPS, [3, LARGE]):
-                arrays = [np.full(length, value, "float32") for value in (1, np.nan, 3, -0.0)]
-                results = await all_of([r.all_reduce(a, op) for r, a in zip(group, arrays, strict=True)])
-                assert len({result.tobytes() for result in results}) == 1
-                assert np.isnan(results[0]).all()
-
-    run(place, test)
+async def test_what_is_not_a_number_is_so_everywhere(place: Place) -> None:
+    async with rings(place, 4) as group:
+        for op, length in itertools.product(OPS, [3, LARGE]):
+            arrays = [np.full(length, value, "float32") for value in (1, np.nan, 3, -0.0)]
+            results = await all_of([r.all_reduce(a, op) for r, a in zip(group, arrays, strict=True)])
+            assert len({result.tobytes() for result in results}) == 1
+            assert np.isnan(results[0]).all()
 
 
-def test_calls_that_overlap_are_made_one_after_the_other(place: str) -> None:
-    async def test(place: Place) -> None:
-        async with rings(place, 4) as group:
-            calls = [
-                [ring.all_reduce(np.full(LARGE, step + rank)) for step in range(4)] for rank, ring in enumerate(group)
-            ]
-            for results in await asyncio.gather(*(all_of(of_one) for of_one in calls)):
-                assert [int(result[-1]) for result in results] == [4 * step + 6 for step in range(4)]
-
-    run(place, test)
+async def test_calls_that_overlap_are_made_one_after_the_other(place: Place) -> None:
+    async with rings(place, 4) as group:
+        calls = [[ring.all_reduce(np.full(LARGE, step + rank)) for step in range(4)] for rank, ring in enumerate(group)]
+        for results in await asyncio.gather(*(all_of(of_one) for of_one in calls)):
+            assert [int(result[-1]) for result in results] == [4 * step + 6 for step in range(4)]
 
 
 ODD_CALLS = {
@@ -145,54 +118,44 @@ ODD_CALLS = {
 
 @pytest.mark.parametrize("odd", [0, 1, 4])
 @pytest.mark.parametrize("kind", ODD_CALLS)
-def test_different_calls_are_told_to_all_and_harm_nothing(place: str, kind: str, odd: int) -> None:
+async def test_different_calls_are_told_to_all_and_harm_nothing(place: Place, kind: str, odd: int) -> None:
     size = 5
     odd_array, odd_op = ODD_CALLS[kind]
     odd_call = f"all_reduce({odd_op}, {odd_array.dtype.name}{list(odd_array.shape)})"
-
-    async def test(place: Place) -> None:
-        async with rings(place, size) as group:
-            for _ in range(2):
-                calls = [
-                    ring.all_reduce(odd_array, odd_op) if rank == odd else ring.all_reduce(np.zeros(4, "int32"))
-                    for rank, ring in enumerate(group)
-                ]
-                for error in await asyncio.gather(*calls, return_exceptions=True):
-                    assert isinstance(error, CollectiveMismatchError)
-                    assert f"client {odd} called {odd_call}" in str(error)
-                    assert f"client {1 if odd == 0 else 0} called all_reduce(sum, int32[4])" in str(error)
-                await assert_reduces(group, 1000, "int32", "sum")
-
-    run(place, test)
+    async with rings(place, size) as group:
+        for _ in range(2):
+            calls = [
+                ring.all_reduce(odd_array, odd_op) if rank == odd else ring.all_reduce(np.zeros(4, "int32"))
+                for rank, ring in enumerate(group)
+            ]
+            for error in await asyncio.gather(*calls, return_exceptions=True):
+                assert isinstance(error, CollectiveMismatchError)
+                assert f"client {odd} called {odd_call}" in str(error)
+                assert f"client {1 if odd == 0 else 0} called all_reduce(sum, int32[4])" in str(error)
+            await assert_reduces(group, 1000, "int32", "sum")
 
 
 @pytest.mark.parametrize("odd", [0, 1, 2])
-def test_a_call_that_is_refused_on_one_client_alone_is_told_to_the_others(place: str, odd: int) -> None:
-    async def test(place: Place) -> None:
-        async with rings(place, 3) as group:
-            for array, op, complaint in [(np.zeros(1), "mode", "'mode'"), (np.array(["a"]), "sum", "<U1")]:
-                others = [asyncio.create_task(group[i].all_reduce(np.ones(1))) for i in range(3) if i != odd]
-                with pytest.raises(ConfigurationError, match=complaint):
-                    await group[odd].all_reduce(array, op)
-                for error in await asyncio.gather(*others, return_exceptions=True):
-                    assert isinstance(error, CollectiveMismatchError)
-                    assert f"client {odd} called nothing: its call ended before its turn" in str(error)
-                    assert complaint in str(error)
-                await assert_reduces(group, 3, "int32", "sum")
-
-    run(place, test)
-
-
-def test_calls_that_are_refused_everywhere_leave_the_clients_in_step(place: str) -> None:
-    async def test(place: Place) -> None:
-        async with rings(place, 3) as group:
-            for ring in group:
-                with pytest.raises(ConfigurationError, match="'mode'"):
-                    await ring.all_reduce(np.zeros(1), "mode")
+async def test_a_call_that_is_refused_on_one_client_alone_is_told_to_the_others(place: Place, odd: int) -> None:
+    async with rings(place, 3) as group:
+        for array, op, complaint in [(np.zeros(1), "mode", "'mode'"), (np.array(["a"]), "sum", "<U1")]:
+            others = [asyncio.create_task(group[i].all_reduce(np.ones(1))) for i in range(3) if i != odd]
+            with pytest.raises(ConfigurationError, match=complaint):
+                await group[odd].all_reduce(array, op)
+            for error in await asyncio.gather(*others, return_exceptions=True):
+                assert isinstance(error, CollectiveMismatchError)
+                assert f"client {odd} called nothing: its call ended before its turn" in str(error)
+                assert complaint in str(error)
             await assert_reduces(group, 3, "int32", "sum")
-            assert [ring.called for ring in group] == [2, 2, 2]
 
-    run(place, test)
+
+async def test_calls_that_are_refused_everywhere_leave_the_clients_in_step(place: Place) -> None:
+    async with rings(place, 3) as group:
+        for ring in group:
+            with pytest.raises(ConfigurationError, match="'mode'"):
+                await ring.all_reduce(np.zeros(1), "mode")
+        await assert_reduces(group, 3, "int32", "sum")
+        assert [ring.called for ring in group] == [2, 2, 2]
 
 
 async def breaks_of(calls: list[asyncio.Task[Array]]) -> list[int]:
@@ -207,23 +170,19 @@ async def breaks_of(calls: list[asyncio.Task[Array]]) -> list[int]:
 
 
 @pytest.mark.parametrize("length", [4, LARGE])
-def test_a_neighbour_that_closes_is_named_and_only_its_neighbours_are_told(place: str, length: int) -> None:
+async def test_a_neighbour_that_closes_is_named_and_only_its_neighbours_are_told(place: Place, length: int) -> None:
     size, gone = 5, 2
-
-    async def test(place: Place) -> None:
-        async with rings(place, size) as group:
-            await assert_reduces(group, 10, "int32", "sum")
-            others = [rank for rank in range(size) if rank != gone]
-            calls = {r: asyncio.create_task(group[r].all_reduce(np.zeros(length, "float32"))) for r in others}
-            await asyncio.sleep(0)
-            group[gone].close()
-            assert await breaks_of([calls.pop(gone + 1)]) == [gone]
-            # The rest wait for somebody to say who is the cause, and to end the ring.
-            for ring in group:
-                ring.close()
-            await breaks_of(list(calls.values()))
-
-    run(place, test)
+    async with rings(place, size) as group:
+        await assert_reduces(group, 10, "int32", "sum")
+        others = [rank for rank in range(size) if rank != gone]
+        calls = {r: asyncio.create_task(group[r].all_reduce(np.zeros(length, "float32"))) for r in others}
+        await asyncio.sleep(0)
+        group[gone].close()
+        assert await breaks_of([calls.pop(gone + 1)]) == [gone]
+        # The rest wait for somebody to say who is the cause, and to end the ring.
+        for ring in group:
+            ring.close()
+        await breaks_of(list(calls.values()))
 
 
 @pytest.mark.parametrize(
@@ -236,72 +195,55 @@ def test_a_neighbour_that_closes_is_named_and_only_its_neighbours_are_told(place
     ],
     ids=["no frame", "another collective's", "a payload too large", "a text too large"],
 )
-def test_a_frame_that_is_not_due_breaks_the_ring(place: str, data: bytes) -> None:
-    async def test(place: Place) -> None:
-        async with ring_of_links(place, 2) as links, served_ring(1, 2, *links[1]) as ring:
-            await links[0][1].send(data)
-            assert await breaks_of([asyncio.create_task(ring.all_reduce(np.zeros(4)))]) == [0]
-
-    run(place, test)
+async def test_a_frame_that_is_not_due_breaks_the_ring(place: Place, data: bytes) -> None:
+    async with ring_of_links(place, 2) as links, served_ring(1, 2, *links[1]) as ring:
+        await links[0][1].send(data)
+        assert await breaks_of([asyncio.create_task(ring.all_reduce(np.zeros(4)))]) == [0]
 
 
-def test_a_right_neighbour_that_has_gone_is_named(place: str) -> None:
-    async def test(place: Place) -> None:
-        async with ring_of_links(place, 3) as links:
-            for link in links[1]:
-                link.close()
-            await links[0][1].wait_closed()
-            async with served_ring(0, 3, *links[0]) as ring:
-                assert await breaks_of([asyncio.create_task(ring.all_reduce(np.zeros(4)))]) == [1]
-
-    run(place, test)
+async def test_a_right_neighbour_that_has_gone_is_named(place: Place) -> None:
+    async with ring_of_links(place, 3) as links:
+        for link in links[1]:
+            link.close()
+        await links[0][1].wait_closed()
+        async with served_ring(0, 3, *links[0]) as ring:
+            assert await breaks_of([asyncio.create_task(ring.all_reduce(np.zeros(4)))]) == [1]
 
 
-def test_a_broken_ring_stays_broken(place: str) -> None:
-    async def test(place: Place) -> None:
-        async with rings(place, 3) as group:
-            for ring in group:
-                ring.close()
-            for _ in range(2):
-                await breaks_of([asyncio.create_task(ring.all_reduce(np.zeros(4))) for ring in group])
-
-    run(place, test)
+async def test_a_broken_ring_stays_broken(place: Place) -> None:
+    async with rings(place, 3) as group:
+        for ring in group:
+            ring.close()
+        for _ in range(2):
+            await breaks_of([asyncio.create_task(ring.all_reduce(np.zeros(4))) for ring in group])
 
 
 @pytest.mark.parametrize("length", [4, LARGE])
-def test_a_call_that_is_cancelled_breaks_the_ring(place: str, length: int) -> None:
-    async def test(place: Place) -> None:
-        async with rings(place, 4) as group:
-            calls = {r: asyncio.create_task(group[r].all_reduce(np.zeros(length, "float32"))) for r in (1, 2, 3)}
-            await asyncio.wait(calls.values(), timeout=0.05)  # without client 0 they get nowhere
-            cancelled = calls.pop(2)
-            cancelled.cancel()
-            await asyncio.wait([cancelled])
-            assert await breaks_of([asyncio.create_task(group[2].all_reduce(np.zeros(4)))]) == [2]
-            group[2].close()
-            assert await breaks_of([calls.pop(3)]) == [2]
-            for ring in group:
-                ring.close()
-            await breaks_of(list(calls.values()))
-
-    run(place, test)
+async def test_a_call_that_is_cancelled_breaks_the_ring(place: Place, length: int) -> None:
+    async with rings(place, 4) as group:
+        calls = {r: asyncio.create_task(group[r].all_reduce(np.zeros(length, "float32"))) for r in (1, 2, 3)}
+        await asyncio.wait(calls.values(), timeout=0.05)  # without client 0 they get nowhere
+        cancelled = calls.pop(2)
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
+        assert await breaks_of([asyncio.create_task(group[2].all_reduce(np.zeros(4)))]) == [2]
+        group[2].close()
+        assert await breaks_of([calls.pop(3)]) == [2]
+        for ring in group:
+            ring.close()
+        await breaks_of(list(calls.values()))
 
 
-def test_a_call_that_is_cancelled_while_it_waits_for_its_turn_keeps_its_place(place: str) -> None:
-    async def test(place: Place) -> None:
-        async with rings(place, 2) as group:
-            first, second = (asyncio.create_task(group[0].all_reduce(np.full(4, value))) for value in (1, 10))
-            await asyncio.wait([first, second], timeout=0.05)
-            second.cancel()
-            await asyncio.wait([second])
-            third = asyncio.create_task(group[0].all_reduce(np.full(4, 100)))
-            assert (await group[1].all_reduce(np.full(4, 2)) == 3).all()
-            with pytest.raises(
-                CollectiveMismatchError, match=r"client 0 called nothing: .*CancelledError.*; client 1 "
-            ):
-                await group[1].all_reduce(np.full(4, 20))
-            assert (await group[1].all_reduce(np.full(4, 200)) == 300).all()
-            assert (await first == 3).all()
-            assert (await third == 300).all()
-
-    run(place, test)
+async def test_a_call_that_is_cancelled_while_it_waits_for_its_turn_keeps_its_place(place: Place) -> None:
+    async with rings(place, 2) as group:
+        first, second = (asyncio.create_task(group[0].all_reduce(np.full(4, value))) for value in (1, 10))
+        await asyncio.wait([first, second], timeout=0.05)
+        second.cancel()
+        await asyncio.wait([second])
+        third = asyncio.create_task(group[0].all_reduce(np.full(4, 100)))
+        assert (await group[1].all_reduce(np.full(4, 2)) == 3).all()
+        with pytest.raises(CollectiveMismatchError, match=r"client 0 called nothing: .*CancelledError.*; client 1 "):
+            await group[1].all_reduce(np.full(4, 20))
+        assert (await group[1].all_reduce(np.full(4, 200)) == 300).all()
+        assert (await first == 3).all()
+        assert (await third == 300).all()

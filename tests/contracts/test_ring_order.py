@@ -20,7 +20,7 @@ from bringup.transport.packing import Packing
 from bringup.transport.ring import Ring, RingBrokenError
 from bringup.transport.turns import Contribution
 
-from .places import PLACES, Place, run
+from .places import MemoryPlace, Place
 from .rings import WatchedRing, rings
 
 Array = npt.NDArray[Any]
@@ -105,9 +105,9 @@ async def _tell_all(group: list[WatchedRing], after: int) -> None:
 @pytest.mark.parametrize("length", [3, LARGE], ids=["whole", "in chunks"])
 @pytest.mark.parametrize("culprit", [0, 1, 2])
 @pytest.mark.parametrize("number", [0, 1, 2])
-def test_a_call_that_is_cancelled_at_any_turn_of_the_loop(culprit: int, number: int, length: int) -> None:
-    async def test(place: Place, after: int) -> bool:
-        async with rings(place, 3) as group:
+async def test_a_call_that_is_cancelled_at_any_turn_of_the_loop(culprit: int, number: int, length: int) -> None:
+    async def is_over(after: int) -> bool:
+        async with rings(MemoryPlace(), 3) as group:
             outcomes, was_done = await cancel_one(
                 group, culprit, number, after=after, news_after=after % 7, length=length, late=after % 2 == 0
             )
@@ -115,28 +115,17 @@ def test_a_call_that_is_cancelled_at_any_turn_of_the_loop(culprit: int, number: 
             return was_done
 
     after = 0
-    while not run("memory", lambda place: test(place, after)):  # noqa: B023 - it is over before the next
+    while not await is_over(after):
         after += 1
         assert after < 2000, "it never ends"
     assert after > 5
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_calls_that_end_in_any_way_at_any_time(seed: int) -> None:
+@pytest.mark.places("memory")
+async def test_calls_that_end_in_any_way_at_any_time(place: Place, seed: int) -> None:
     rng = random.Random(seed)
     length = rng.choice([1, 3, LARGE])
-
-    async def test(place: Place) -> None:
-        size = rng.choice([2, 3, 4])
-        async with rings(place, size) as group:
-            calls = [[asyncio.create_task(one(group[i], i, number)) for number in range(CALLS)] for i in range(size)]
-            chaos = [asyncio.create_task(cancel_some(calls)), asyncio.create_task(_tell_all(group, rng.randrange(9)))]
-            outcomes = [await asyncio.gather(*of_one, return_exceptions=True) for of_one in calls]
-            for task in chaos:
-                task.cancel()
-            await asyncio.wait(chaos)
-            assert_right(outcomes, length)
-            assert len({ring.called for ring in group if not ring.has_ended}) <= 1
 
     async def one(ring: Ring, client_id: int, number: int) -> Array:
         await turns(rng.randrange(5) + 40 * number)
@@ -151,50 +140,53 @@ def test_calls_that_end_in_any_way_at_any_time(seed: int) -> None:
             await turns(rng.randrange(30))
             rng.choice(rng.choice(calls)).cancel()
 
-    run("memory", test)
+    size = rng.choice([2, 3, 4])
+    async with rings(place, size) as group:
+        calls = [[asyncio.create_task(one(group[i], i, number)) for number in range(CALLS)] for i in range(size)]
+        chaos = [asyncio.create_task(cancel_some(calls)), asyncio.create_task(_tell_all(group, rng.randrange(9)))]
+        outcomes = [await asyncio.gather(*of_one, return_exceptions=True) for of_one in calls]
+        for task in chaos:
+            task.cancel()
+        await asyncio.wait(chaos)
+        assert_right(outcomes, length)
+        assert len({ring.called for ring in group if not ring.has_ended}) <= 1
 
 
-def test_a_place_is_taken_as_soon_as_a_call_is_made_and_is_waited_for() -> None:
-    async def test(place: Place) -> None:
-        async with rings(place, 2) as group:
-            with group[0].enter() as first:
-                second = asyncio.create_task(group[0].all_reduce(np.full(1, 10.0)))
-                others = [asyncio.create_task(group[1].all_reduce(np.full(1, n))) for n in (2.0, 20.0)]
-                await turns(50)
-                assert group[0].called == 2
-                assert not second.done()
-                packing = Packing("sum", [np.ones(1)])
-                first.give(Contribution("all_reduce(sum, float64[1])", packing.reduction, packing.pack()))
-                (total,) = await asyncio.wrap_future(first.result)
-            assert total.tolist() == [3.0]
-            assert [(await call).tolist() for call in (second, *others)] == [[30.0], [3.0], [30.0]]
-
-    run("memory", test)
+@pytest.mark.places("memory")
+async def test_a_place_is_taken_as_soon_as_a_call_is_made_and_is_waited_for(place: Place) -> None:
+    async with rings(place, 2) as group:
+        with group[0].enter() as first:
+            second = asyncio.create_task(group[0].all_reduce(np.full(1, 10.0)))
+            others = [asyncio.create_task(group[1].all_reduce(np.full(1, n))) for n in (2.0, 20.0)]
+            await turns(50)
+            assert group[0].called == 2
+            assert not second.done()
+            packing = Packing("sum", [np.ones(1)])
+            first.give(Contribution("all_reduce(sum, float64[1])", packing.reduction, packing.pack()))
+            (total,) = await asyncio.wrap_future(first.result)
+        assert total.tolist() == [3.0]
+        assert [(await call).tolist() for call in (second, *others)] == [[30.0], [3.0], [30.0]]
 
 
 @pytest.mark.parametrize("length", [1, LARGE])
-@pytest.mark.parametrize("place", PLACES)
-def test_calls_that_one_client_never_makes_end_and_those_before_do_not(place: str, length: int) -> None:
+async def test_calls_that_one_client_never_makes_end_and_those_before_do_not(place: Place, length: int) -> None:
     """Whoever hears that it makes no more: in the middle of one, with others queued, or about to call."""
 
     class LeftError(Exception):
         pass
 
-    async def test(place: Place) -> None:
-        async with rings(place, 3) as group:
-            calls = [at_once(group[client_id], client_id, length) for client_id in (0, 2)]
-            made = await asyncio.gather(*(group[1].all_reduce(given(1, number, length)) for number in range(2)))
-            last = group[1].called
-            assert last == 2
-            for ring in (group[0], group[2]):
-                ring.stop_after(last, LeftError)
-                ring.stop_after(last + 1, lambda _: LeftError("a later limit"))
-            for of_client in calls:
-                ends = await asyncio.gather(*of_client, return_exceptions=True)
-                assert all((end == right).all() for end, right in zip(ends[:2], made, strict=True))
-                assert [(type(end), *end.args) for end in ends[2:]] == [(LeftError, 3), (LeftError, 4)]
-            for _ in range(2):
-                with pytest.raises(LeftError):
-                    await group[0].all_reduce(given(0, CALLS, length))
-
-    run(place, test)
+    async with rings(place, 3) as group:
+        calls = [at_once(group[client_id], client_id, length) for client_id in (0, 2)]
+        made = await asyncio.gather(*(group[1].all_reduce(given(1, number, length)) for number in range(2)))
+        last = group[1].called
+        assert last == 2
+        for ring in (group[0], group[2]):
+            ring.stop_after(last, LeftError)
+            ring.stop_after(last + 1, lambda _: LeftError("a later limit"))
+        for of_client in calls:
+            ends = await asyncio.gather(*of_client, return_exceptions=True)
+            assert all((end == right).all() for end, right in zip(ends[:2], made, strict=True))
+            assert [(type(end), *end.args) for end in ends[2:]] == [(LeftError, 3), (LeftError, 4)]
+        for _ in range(2):
+            with pytest.raises(LeftError):
+                await group[0].all_reduce(given(0, CALLS, length))

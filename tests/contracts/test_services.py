@@ -16,15 +16,9 @@ from bringup.transport.wire.framing import encode_parts
 from bringup.transport.wire.services import GetKey, OpenChannel, Value
 
 from .peers import JobOfPeers, job_of_peers
-from .places import PLACES, MemoryPlace, Place, identity, run
+from .places import MemoryPlace, Place, identity
 
 N = 4
-
-
-@pytest.fixture(params=PLACES)
-def place(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
 
 
 def stores(job: JobOfPeers) -> list[KeyValueStore]:
@@ -41,100 +35,85 @@ def break_link(place: Place, job: JobOfPeers, client_id: int) -> None:
         link._transport.abort()
 
 
-def test_all_see_what_one_has_set(place: str) -> None:
-    async def test(place: Place) -> None:
-        async with job_of_peers(place, N) as job:
-            job.start()
-            await job.ups()
-            waiting = [asyncio.create_task(store.get("a/b", timeout=10.0)) for store in stores(job)]
-            await stores(job)[1].set("///a//b/", b"it")
-            assert await asyncio.gather(*waiting) == [b"it"] * N
-            assert await stores(job)[3].list("a") == {"a/b": b"it"}
-            numbers = await asyncio.gather(*(store.increment("n") for store in stores(job) for _ in range(10)))
-            assert sorted(numbers) == list(range(1, 10 * N + 1))
-
-    run(place, test)
+async def test_all_see_what_one_has_set(place: Place) -> None:
+    async with job_of_peers(place, N) as job:
+        job.start()
+        await job.ups()
+        waiting = [asyncio.create_task(store.get("a/b", timeout=10.0)) for store in stores(job)]
+        await stores(job)[1].set("///a//b/", b"it")
+        assert await asyncio.gather(*waiting) == [b"it"] * N
+        assert await stores(job)[3].list("a") == {"a/b": b"it"}
+        numbers = await asyncio.gather(*(store.increment("n") for store in stores(job) for _ in range(10)))
+        assert sorted(numbers) == list(range(1, 10 * N + 1))
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_every_increment_counts_once_whenever_links_break(place: str, seed: int) -> None:
-    async def test(place: Place) -> None:
-        rng = random.Random(seed)
-        async with job_of_peers(place, N) as job:
-            job.start()
-            await job.ups()
-            total = 0
-            for _ in range(30):
-                calls = [asyncio.create_task(store.increment("n")) for store in stores(job) for _ in range(8)]
-                for _ in range(rng.randint(0, 12)):
-                    await asyncio.sleep(0)
-                break_link(place, job, rng.randint(1, N - 1))
-                numbers = await asyncio.gather(*calls)
-                assert sorted(numbers) == list(range(total + 1, total + len(calls) + 1))
-                total += len(calls)
-
-    run(place, test)
+async def test_every_increment_counts_once_whenever_links_break(place: Place, seed: int) -> None:
+    rng = random.Random(seed)
+    async with job_of_peers(place, N) as job:
+        job.start()
+        await job.ups()
+        total = 0
+        for _ in range(30):
+            calls = [asyncio.create_task(store.increment("n")) for store in stores(job) for _ in range(8)]
+            for _ in range(rng.randint(0, 12)):
+                await asyncio.sleep(0)
+            break_link(place, job, rng.randint(1, N - 1))
+            numbers = await asyncio.gather(*calls)
+            assert sorted(numbers) == list(range(total + 1, total + len(calls) + 1))
+            total += len(calls)
 
 
-def test_barriers_and_watches_outlive_links(place: str) -> None:
-    async def test(place: Place) -> None:
-        async with job_of_peers(place, N) as job:
-            job.start()
-            await job.ups()
-            seen: list[tuple[str, bytes | None]] = []
-            told = asyncio.Event()
+async def test_barriers_and_watches_outlive_links(place: Place) -> None:
+    async with job_of_peers(place, N) as job:
+        job.start()
+        await job.ups()
+        seen: list[tuple[str, bytes | None]] = []
+        told = asyncio.Event()
 
-            async def watch() -> None:
-                async for change in stores(job)[2].watch("w"):
-                    seen.append((change.key, change.value))
-                    if len(seen) == 20:
-                        told.set()
+        async def watch() -> None:
+            async for change in stores(job)[2].watch("w"):
+                seen.append((change.key, change.value))
+                if len(seen) == 20:
+                    told.set()
 
-            watching = asyncio.create_task(watch())
-            for number in range(20):
-                meeting = asyncio.create_task(job.barrier(0, 1, 2))
-                break_link(place, job, 2)
-                await stores(job)[1].set(f"w/{number}", str(number))
-                await job.barrier(3)
-                await meeting
-            await told.wait()
-            watching.cancel()
-            await asyncio.wait([watching])
-            assert seen == [(f"w/{number}", str(number).encode()) for number in range(20)]
-
-    run(place, test)
-
-
-def test_a_call_that_is_cancelled_has_no_part_in_its_barrier(place: str) -> None:
-    async def test(place: Place) -> None:
-        async with job_of_peers(place, N) as job:
-            job.start()
-            await job.ups()
-            others = asyncio.create_task(job.barrier(0, 1, 2))
-            cancelled = asyncio.create_task(job.barrier(3, name="other"))
-            await asyncio.sleep(0)
-            cancelled.cancel()
-            await asyncio.wait([cancelled])
+        watching = asyncio.create_task(watch())
+        for number in range(20):
+            meeting = asyncio.create_task(job.barrier(0, 1, 2))
+            break_link(place, job, 2)
+            await stores(job)[1].set(f"w/{number}", str(number))
             await job.barrier(3)
-            await others
-            await job.barrier(name="other")
+            await meeting
+        await told.wait()
+        watching.cancel()
+        await asyncio.wait([watching])
+        assert seen == [(f"w/{number}", str(number).encode()) for number in range(20)]
 
-    run(place, test)
+
+async def test_a_call_that_is_cancelled_has_no_part_in_its_barrier(place: Place) -> None:
+    async with job_of_peers(place, N) as job:
+        job.start()
+        await job.ups()
+        others = asyncio.create_task(job.barrier(0, 1, 2))
+        cancelled = asyncio.create_task(job.barrier(3, name="other"))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
+        await job.barrier(3)
+        await others
+        await job.barrier(name="other")
 
 
-def test_calls_raise_what_ended_the_job(place: str) -> None:
-    async def test(place: Place) -> None:
-        async with job_of_peers(place, N) as job:
-            job.start()
-            await job.ups()
-            waiting = [asyncio.create_task(store.get("never")) for store in stores(job)[:3]]
-            await asyncio.sleep(0)
-            job.peers[3].abort(ValueError("a bug"))
-            for error in await asyncio.gather(*waiting, return_exceptions=True):
-                assert isinstance(error, PeerFailedError)
-                assert error.client_id == 3
-
-    run(place, test)
+async def test_calls_raise_what_ended_the_job(place: Place) -> None:
+    async with job_of_peers(place, N) as job:
+        job.start()
+        await job.ups()
+        waiting = [asyncio.create_task(store.get("never")) for store in stores(job)[:3]]
+        await asyncio.sleep(0)
+        job.peers[3].abort(ValueError("a bug"))
+        for error in await asyncio.gather(*waiting, return_exceptions=True):
+            assert isinstance(error, PeerFailedError)
+            assert error.client_id == 3
 
 
 class Stranger:
@@ -160,63 +139,53 @@ class Stranger:
         encode_parts(OpenChannel(1, 7)),
     ],
 )
-def test_a_client_that_breaks_the_protocol_loses_its_link_alone(place: str, frames: list[bytes]) -> None:
-    async def test(place: Place) -> None:
-        async with job_of_peers(place, N) as job:
-            job.start()
-            ups = await job.ups()
-            stranger = Stranger()
-            own, host = (identity(i, job_id=ups[0].job_id, epoch=ups[0].epoch) for i in (1, 0))
-            address = Address.parse(ups[0].members[0].link_address)
-            link = await place.peer(1).connect_services(address, own, host, stranger)
-            for frame in frames:
-                link.send([frame])
-            await stranger.ended.wait()
-            await stores(job)[1].set("a", b"")
-
-    run(place, test)
+async def test_a_client_that_breaks_the_protocol_loses_its_link_alone(place: Place, frames: list[bytes]) -> None:
+    async with job_of_peers(place, N) as job:
+        job.start()
+        ups = await job.ups()
+        stranger = Stranger()
+        own, host = (identity(i, job_id=ups[0].job_id, epoch=ups[0].epoch) for i in (1, 0))
+        address = Address.parse(ups[0].members[0].link_address)
+        link = await place.peer(1).connect_services(address, own, host, stranger)
+        for frame in frames:
+            link.send([frame])
+        await stranger.ended.wait()
+        await stores(job)[1].set("a", b"")
 
 
 @pytest.mark.parametrize("wrong", ["job", "host", "client"])
-def test_who_is_not_of_the_job_gets_no_services(place: str, wrong: str) -> None:
-    async def test(place: Place) -> None:
-        async with job_of_peers(place, N) as job:
-            job.start()
-            ups = await job.ups()
-            job_id = "f" * 32 if wrong == "job" else ups[0].job_id
-            own = LinkIdentity(job_id, 1, 1, 99 if wrong == "client" else 1001)
-            host = LinkIdentity(job_id, 1, 0, 99 if wrong == "host" else 1000)
-            address = Address.parse(ups[0].members[0].link_address)
-            stranger = Stranger()
-            connecting = place.peer(1).connect_services(address, own, host, stranger)
-            if wrong != "client":
-                with pytest.raises(ChannelClosedError, match="refused services to client 1"):
-                    await connecting
-                return
-            link = await connecting
-            link.send(encode_parts(OpenChannel(1, 0)))
-            await stranger.ended.wait()
-            assert stranger.frames == []
-
-    run(place, test)
+async def test_who_is_not_of_the_job_gets_no_services(place: Place, wrong: str) -> None:
+    async with job_of_peers(place, N) as job:
+        job.start()
+        ups = await job.ups()
+        job_id = "f" * 32 if wrong == "job" else ups[0].job_id
+        own = LinkIdentity(job_id, 1, 1, 99 if wrong == "client" else 1001)
+        host = LinkIdentity(job_id, 1, 0, 99 if wrong == "host" else 1000)
+        address = Address.parse(ups[0].members[0].link_address)
+        stranger = Stranger()
+        connecting = place.peer(1).connect_services(address, own, host, stranger)
+        if wrong != "client":
+            with pytest.raises(ChannelClosedError, match="refused services to client 1"):
+                await connecting
+            return
+        link = await connecting
+        link.send(encode_parts(OpenChannel(1, 0)))
+        await stranger.ended.wait()
+        assert stranger.frames == []
 
 
-def test_a_long_list_is_whole_whatever_links_break(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_long_list_is_whole_whatever_links_break(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kv_lists, "_ITEMS_MAX", 4)
-
-    async def test(place: Place) -> None:
-        async with job_of_peers(place, N) as job:
-            job.start()
-            await job.ups()
-            first, *others = stores(job)
-            for number in range(400):
-                await first.set(f"d/{number:03}", b"x")
-            listing = [asyncio.create_task(store.list("d")) for store in (*others, *others, first)]
-            await asyncio.sleep(0)
-            break_link(place, job, 1)
-            expected = {f"d/{number:03}": b"x" for number in range(400)}
-            for found in await asyncio.gather(*listing):
-                assert found == expected
-                assert list(found) == sorted(found)
-
-    run(place, test)
+    async with job_of_peers(place, N) as job:
+        job.start()
+        await job.ups()
+        first, *others = stores(job)
+        for number in range(400):
+            await first.set(f"d/{number:03}", b"x")
+        listing = [asyncio.create_task(store.list("d")) for store in (*others, *others, first)]
+        await asyncio.sleep(0)
+        break_link(place, job, 1)
+        expected = {f"d/{number:03}": b"x" for number in range(400)}
+        for found in await asyncio.gather(*listing):
+            assert found == expected
+            assert list(found) == sorted(found)

@@ -15,9 +15,11 @@ from bringup.transport.ports import Connection
 from bringup.transport.tcp import listener as link_listener
 from bringup.transport.tcp.handshake import HELLO_BYTES, REPLY_BYTES, Hello, Purpose, Reply, Status, decode_reply
 
-from .places import PLACES, Place, identity, quietly, run
+from .places import Place, identity, quietly
 from .test_connections import ack, connect, served
 from .test_links import LEFT, OWN, listening, read
+
+pytestmark = pytest.mark.places("sockets", "sockets-uvloop")
 
 HELLO = Hello(Purpose.LINK, identity(0), identity(1)).encode()
 
@@ -38,12 +40,6 @@ GREETINGS = {
     "half a hello": HELLO[: HELLO_BYTES // 2],
     "nothing": b"",
 }
-
-
-@pytest.fixture(params=[name for name in PLACES if name.startswith("sockets")])
-def place(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
 
 
 @contextlib.asynccontextmanager
@@ -73,138 +69,107 @@ async def expecting(place: Place) -> AsyncIterator[int]:
 
 
 @pytest.mark.parametrize("greeting", GREETINGS.values(), ids=GREETINGS)
-def test_a_stranger_that_stays_does_not_disturb_the_neighbour(place: str, greeting: bytes) -> None:
-    async def test(place: Place) -> None:
-        async with contextlib.AsyncExitStack() as strangers, expecting(place) as port:
-            for _ in range(3):
-                await strangers.enter_async_context(stranger(port, greeting))
-
-    run(place, test)
+async def test_a_stranger_that_stays_does_not_disturb_the_neighbour(place: Place, greeting: bytes) -> None:
+    async with contextlib.AsyncExitStack() as strangers, expecting(place) as port:
+        for _ in range(3):
+            await strangers.enter_async_context(stranger(port, greeting))
 
 
 @pytest.mark.parametrize("greeting", [text for text in GREETINGS.values() if len(text) >= HELLO_BYTES])
-def test_a_stranger_that_says_something_else_is_dropped_at_once(place: str, greeting: bytes) -> None:
-    async def test(place: Place) -> None:
-        async with expecting(place) as port, stranger(port, greeting) as reader:
-            with contextlib.suppress(ConnectionResetError):
-                assert await reader.read() == b""
-
-    run(place, test)
-
-
-def test_a_stranger_that_says_nothing_is_dropped_in_time(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link_listener, "HELLO_TIMEOUT", 0.05)
-
-    async def test(place: Place) -> None:
-        async with expecting(place) as port, stranger(port, HELLO[:10]) as reader:
+async def test_a_stranger_that_says_something_else_is_dropped_at_once(place: Place, greeting: bytes) -> None:
+    async with expecting(place) as port, stranger(port, greeting) as reader:
+        with contextlib.suppress(ConnectionResetError):
             assert await reader.read() == b""
 
-    run(place, test)
+
+async def test_a_stranger_that_says_nothing_is_dropped_in_time(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link_listener, "HELLO_TIMEOUT", 0.05)
+    async with expecting(place) as port, stranger(port, HELLO[:10]) as reader:
+        assert await reader.read() == b""
 
 
-def test_a_port_scan_leaves_nothing_behind(place: str) -> None:
-    async def test(place: Place) -> None:
-        async with expecting(place) as port:
-            for linger in (b"", struct.pack("ii", 1, 0)):
-                for _ in range(100):
-                    with socket.create_connection(("127.0.0.1", port)) as sock:
-                        if linger:
-                            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-
-    run(place, test)
+async def test_a_port_scan_leaves_nothing_behind(place: Place) -> None:
+    async with expecting(place) as port:
+        for linger in (b"", struct.pack("ii", 1, 0)):
+            for _ in range(100):
+                with socket.create_connection(("127.0.0.1", port)) as sock:
+                    if linger:
+                        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
 
 
-def test_a_crowd_of_idle_strangers_cannot_keep_the_neighbour_out(place: str) -> None:
-    async def test(place: Place) -> None:
-        async with contextlib.AsyncExitStack() as strangers, expecting(place) as port:
-            for _ in range(200):
-                await strangers.enter_async_context(stranger(port, b""))
-
-    run(place, test)
+async def test_a_crowd_of_idle_strangers_cannot_keep_the_neighbour_out(place: Place) -> None:
+    async with contextlib.AsyncExitStack() as strangers, expecting(place) as port:
+        for _ in range(200):
+            await strangers.enter_async_context(stranger(port, b""))
 
 
 @pytest.mark.parametrize(
     "greeting", [b"", HELLO[:10], bytes(HELLO_BYTES), stray_hello()], ids=["idle", "half", "garbage", "stray"]
 )
 @pytest.mark.parametrize("order", ["before", "after", "around"])
-def test_a_crowd_of_strangers_in_any_order_does_not_keep_the_neighbour_out(
-    place: str, order: str, greeting: bytes
+async def test_a_crowd_of_strangers_in_any_order_does_not_keep_the_neighbour_out(
+    place: Place, order: str, greeting: bytes
 ) -> None:
     """The neighbour may come before this peer has heard that the job has formed: it stays, and dials once."""
+    async with contextlib.AsyncExitStack() as stack:
+        listener, address = await stack.enter_async_context(listening(place))
 
-    async def test(place: Place) -> None:
-        async with contextlib.AsyncExitStack() as stack:
-            listener, address = await stack.enter_async_context(listening(place))
+        async def crowd() -> None:
+            for _ in range(100):
+                await stack.enter_async_context(stranger(listener.port, greeting))
 
-            async def crowd() -> None:
-                for _ in range(100):
-                    await stack.enter_async_context(stranger(listener.port, greeting))
-
-            if order != "after":
-                await crowd()
-            troubles: list[Trouble] = []
-            connecting = asyncio.create_task(place.peer(0).connect_link(address, LEFT, OWN, troubles.append))
-            while not listener._heard:  # type: ignore[attr-defined]  # noqa: ASYNC110 - it tells nobody
-                await asyncio.sleep(0)
-            if order != "before":
-                await crowd()
-            accepted, connected = await listener.accept(OWN, LEFT), await connecting
-            await connected.send(b"here I am")
-            assert await read(accepted, 9) == b"here I am"
-            assert not troubles
-            connected.close()
-            accepted.close()
-
-    run(place, test)
+        if order != "after":
+            await crowd()
+        troubles: list[Trouble] = []
+        connecting = asyncio.create_task(place.peer(0).connect_link(address, LEFT, OWN, troubles.append))
+        while not listener._heard:  # type: ignore[attr-defined]  # noqa: ASYNC110 - it tells nobody
+            await asyncio.sleep(0)
+        if order != "before":
+            await crowd()
+        accepted, connected = await listener.accept(OWN, LEFT), await connecting
+        await connected.send(b"here I am")
+        assert await read(accepted, 9) == b"here I am"
+        assert not troubles
+        connected.close()
+        accepted.close()
 
 
-def test_a_link_whose_answer_was_lost_is_made_anew(place: str) -> None:
+async def test_a_link_whose_answer_was_lost_is_made_anew(place: Place) -> None:
     """The neighbour has not heard that its first hello was accepted, as the connection broke: it dials again."""
-
-    async def test(place: Place) -> None:
-        async with listening(place) as (listener, address):
-            accepting = asyncio.create_task(listener.accept(OWN, LEFT))
-            for linger in (b"", struct.pack("ii", 1, 0)):
-                reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
-                if linger:
-                    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-                writer.write(HELLO)
-                assert (decode_reply(await reader.readexactly(REPLY_BYTES)) or OTHER).status is Status.ACCEPTED
-                writer.close()
-            connected = await place.peer(0).connect_link(address, LEFT, OWN, quietly)
-            accepted = await accepting
-            await connected.send(b"at last")
-            assert await read(accepted, 7) == b"at last"
-            connected.close()
-            accepted.close()
-
-    run(place, test)
+    async with listening(place) as (listener, address):
+        accepting = asyncio.create_task(listener.accept(OWN, LEFT))
+        for linger in (b"", struct.pack("ii", 1, 0)):
+            reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+            if linger:
+                writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            writer.write(HELLO)
+            assert (decode_reply(await reader.readexactly(REPLY_BYTES)) or OTHER).status is Status.ACCEPTED
+            writer.close()
+        connected = await place.peer(0).connect_link(address, LEFT, OWN, quietly)
+        accepted = await accepting
+        await connected.send(b"at last")
+        assert await read(accepted, 7) == b"at last"
+        connected.close()
+        accepted.close()
 
 
-def test_a_link_that_broke_unseen_gives_way_to_the_next(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_link_that_broke_unseen_gives_way_to_the_next(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link_listener, "HELLO_TIMEOUT", 0.05)
-
-    async def test(place: Place) -> None:
-        async with listening(place) as (listener, address), stranger(listener.port, HELLO) as former:
-            accepting = asyncio.create_task(listener.accept(OWN, LEFT))
-            assert (decode_reply(await former.readexactly(REPLY_BYTES)) or OTHER).status is Status.ACCEPTED
-            connected = await place.peer(0).connect_link(address, LEFT, OWN, quietly)
-            (await accepting).close()
-            connected.close()
-
-    run(place, test)
+    async with listening(place) as (listener, address), stranger(listener.port, HELLO) as former:
+        accepting = asyncio.create_task(listener.accept(OWN, LEFT))
+        assert (decode_reply(await former.readexactly(REPLY_BYTES)) or OTHER).status is Status.ACCEPTED
+        connected = await place.peer(0).connect_link(address, LEFT, OWN, quietly)
+        (await accepting).close()
+        connected.close()
 
 
-def test_a_stranger_that_connects_to_the_coordinator_does_not_disturb_it(place: str) -> None:
+async def test_a_stranger_that_connects_to_the_coordinator_does_not_disturb_it(place: Place) -> None:
     async def on_connection(connection: Connection) -> None:
         await connection.send(ack(1))
 
-    async def test(place: Place) -> None:
-        async with contextlib.AsyncExitStack() as strangers, served(place.peer(0), place.coordinator, on_connection):
-            for greeting in GREETINGS.values():
-                await strangers.enter_async_context(stranger(place.coordinator.port, greeting))
-            connection = await connect(place)
-            assert await connection.receive() == ack(1)
-            await connection.close()
-
-    run(place, test)
+    async with contextlib.AsyncExitStack() as strangers, served(place.peer(0), place.coordinator, on_connection):
+        for greeting in GREETINGS.values():
+            await strangers.enter_async_context(stranger(place.coordinator.port, greeting))
+        connection = await connect(place)
+        assert await connection.receive() == ack(1)
+        await connection.close()

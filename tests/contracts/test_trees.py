@@ -12,7 +12,7 @@ from bringup.errors import CollectiveMismatchError
 from bringup.runtime.collectives import _Reduction
 from bringup.transport.ring import Ring
 
-from .places import PLACES, Place, run
+from .places import Place
 from .rings import rings
 
 LARGE = 2**14
@@ -35,21 +35,17 @@ def gradients(client_id: int) -> dict[Any, Any]:
     return dict(reversed(tree.items())) if client_id % 2 else tree
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_all_clients_get_the_same_tree_of_the_right_numbers(place: str) -> None:
-    async def test(place: Place) -> None:
-        async with rings(place, 3) as group:
-            calls = (reduced(ring, gradients(client_id), "sum", 3) for client_id, ring in enumerate(group))
-            for client_id, tree in enumerate(await asyncio.gather(*calls)):
-                assert list(tree) == list(gradients(client_id))
-                assert (tree["w"] == 6.0).all()
-                assert tree["b"][0].tolist() == [7, 7, 7]
-                assert tree["b"][1][0].dtype == np.float32
-                assert tree["b"][1][0].tolist() == [3.0, 3.0]
-                assert (tree["b"][1][1] == 3.0).all()
-                assert tree[7]["none"].shape == (0, 2)
-
-    run(place, test)
+async def test_all_clients_get_the_same_tree_of_the_right_numbers(place: Place) -> None:
+    async with rings(place, 3) as group:
+        calls = (reduced(ring, gradients(client_id), "sum", 3) for client_id, ring in enumerate(group))
+        for client_id, tree in enumerate(await asyncio.gather(*calls)):
+            assert list(tree) == list(gradients(client_id))
+            assert (tree["w"] == 6.0).all()
+            assert tree["b"][0].tolist() == [7, 7, 7]
+            assert tree["b"][1][0].dtype == np.float32
+            assert tree["b"][1][0].tolist() == [3.0, 3.0]
+            assert (tree["b"][1][1] == 3.0).all()
+            assert tree[7]["none"].shape == (0, 2)
 
 
 @pytest.mark.parametrize(
@@ -63,17 +59,14 @@ def test_all_clients_get_the_same_tree_of_the_right_numbers(place: str) -> None:
         ({"a": np.ones(2), "b": [np.ones(3)]}, "they differ after ['b'][0]: client 0"),
     ],
 )
-def test_where_structures_differ_the_first_leaf_is_named(odd: Any, where: str) -> None:
+@pytest.mark.places("memory")
+async def test_where_structures_differ_the_first_leaf_is_named(place: Place, odd: Any, where: str) -> None:
     common = {"a": np.ones(2), "b": [np.ones(3), np.ones(5)]}
-
-    async def test(place: Place) -> None:
-        async with rings(place, 3) as group:
-            calls = [reduced(ring, odd if ring is group[1] else common, "mean", 3) for ring in group]
-            for error in await asyncio.gather(*calls, return_exceptions=True):
-                assert isinstance(error, CollectiveMismatchError)
-                assert where in str(error)
-                assert "client 1 called" in str(error)
-            calls = [reduced(ring, common, "mean", 3) for ring in group]
-            assert [tree["b"][1][4] for tree in await asyncio.gather(*calls)] == [1.0] * 3
-
-    run("memory", test)
+    async with rings(place, 3) as group:
+        calls = [reduced(ring, odd if ring is group[1] else common, "mean", 3) for ring in group]
+        for error in await asyncio.gather(*calls, return_exceptions=True):
+            assert isinstance(error, CollectiveMismatchError)
+            assert where in str(error)
+            assert "client 1 called" in str(error)
+        calls = [reduced(ring, common, "mean", 3) for ring in group]
+        assert [tree["b"][1][4] for tree in await asyncio.gather(*calls)] == [1.0] * 3
