@@ -19,6 +19,7 @@ from .frames import (
     discovery_from,
     error_from,
     health_from,
+    identity_from,
     plain_config,
 )
 from .process import BackendProcess, CutShortError, ProcessEndedError
@@ -126,7 +127,7 @@ class IsolatedBackend:
         self._interruption.attach(self._process.interrupt)
         hello = {"device_type": self._asked_for, "config": plain_config(self._config)}
         try:
-            self._device_type, self._simulated = self._ask("open", hello, _identity_from)
+            self._device_type, self._simulated = self._ask("open", hello, identity_from)
         except BringupError:
             # One that could not be made takes no calls.
             self._drop_process()
@@ -232,10 +233,3 @@ class IsolatedBackend:
 
     def _owner(self, process: BackendProcess | None) -> str:
         return self._errors(process).owner
-
-
-def _identity_from(value: object) -> tuple[str, bool]:
-    match value:
-        case {"device_type": str(device_type), "simulated": bool(simulated)}:
-            return device_type, simulated
-    raise MalformedFrameError(f"{str(value)[:80]!r} does not say what the backend is")

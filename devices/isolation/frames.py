@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
+import msgspec
+
 from ...errors import (
     BringupError,
     ConfigurationError,
@@ -42,6 +44,22 @@ _ODD = OddAnswerError.__name__
 _DEVICE_ERRORS: Mapping[str, type[DeviceError]] = {
     kind.__name__: kind for kind in (DeviceNotFoundError, DeviceInitializationError, DeviceTimeoutError)
 }
+
+_Device = tuple[str, int | None, CoreLocation | None, str]
+"""Kind, core id, location and fingerprint."""
+
+
+class _Error(msgspec.Struct):
+    kind: str
+    text: str
+    cause: str
+    client_id: int | None
+    at: str
+
+
+class _Identity(msgspec.Struct):
+    device_type: str
+    simulated: bool
 
 
 class MalformedFrameError(Exception):
@@ -89,6 +107,7 @@ def message_of(body: bytes) -> dict[str, Any]:
         MalformedFrameError: it is not a JSON object.
     """
     try:
+        # Not by msgspec: it refuses lone surrogates, which texts of an operating system may hold.
         message = json.loads(body)
     except (ValueError, RecursionError):
         raise MalformedFrameError(f"{body[:80]!r} is not JSON") from None
@@ -142,23 +161,26 @@ def error_from(value: object) -> BringupError | OddAnswerError | ForeignError:
     Raises:
         MalformedFrameError: it is none.
     """
-    match value:
-        case {
-            "kind": str(kind),
-            "text": str(text),
-            "cause": str(cause),
-            "client_id": int() | None as client_id,
-            "at": str(at),
-        }:
-            if not kind:
-                return ForeignError(text, at)
-            if kind == _ODD:
-                return OddAnswerError(text)
-            if kind == ConfigurationError.__name__:
-                return ConfigurationError(text)
-            if (error := _DEVICE_ERRORS.get(kind)) is not None:
-                return error(text, client_id=client_id, cause=cause)
-    raise _malformed(value, "error")
+    told = _typed(value, _Error, "error")
+    if not told.kind:
+        return ForeignError(told.text, told.at)
+    if told.kind == _ODD:
+        return OddAnswerError(told.text)
+    if told.kind == ConfigurationError.__name__:
+        return ConfigurationError(told.text)
+    if (error := _DEVICE_ERRORS.get(told.kind)) is not None:
+        return error(told.text, client_id=told.client_id, cause=told.cause)
+    raise MalformedFrameError(f"{shown(value)} is no error: nothing of that kind is raised")
+
+
+def identity_from(value: object) -> tuple[str, bool]:
+    """Return which backend was made: its device type, and whether it is simulated.
+
+    Raises:
+        MalformedFrameError: it is not said.
+    """
+    made = _typed(value, _Identity, "identity of a backend")
+    return made.device_type, made.simulated
 
 
 def config_from(value: Any) -> BackendConfig:
@@ -174,10 +196,7 @@ def discovery_from(value: object) -> Discovery:
         MalformedFrameError: it is none.
     """
     with _reading(value, "result of discover"):
-        match value:
-            case {"present": present, "detail": detail}:
-                return checked_discovery(Discovery(present, detail))
-    raise _malformed(value, "result of discover")
+        return checked_discovery(_typed(value, Discovery, "result of discover"))
 
 
 def health_from(value: object) -> Health:
@@ -187,10 +206,7 @@ def health_from(value: object) -> Health:
         MalformedFrameError: it is none.
     """
     with _reading(value, "result of check_health"):
-        match value:
-            case {"ok": ok, "detail": detail, "permanent": permanent}:
-                return checked_health(Health(ok, detail, permanent))
-    raise _malformed(value, "result of check_health")
+        return checked_health(_typed(value, Health, "result of check_health"))
 
 
 def devices_from(value: object) -> tuple[LocalDevice, ...]:
@@ -199,19 +215,17 @@ def devices_from(value: object) -> tuple[LocalDevice, ...]:
     Raises:
         MalformedFrameError: it is none.
     """
-    if not isinstance(value, list):
-        raise _malformed(value, "list of devices")
     with _reading(value, "list of devices"):
-        return checked_devices([_device_from(each) for each in value])
+        devices = _typed(value, list[_Device], "list of devices")
+        return checked_devices([LocalDevice(*fields) for fields in devices])
 
 
-def _device_from(value: Any) -> LocalDevice:
-    match value:
-        case [kind, core_id, None, fingerprint]:
-            return LocalDevice(kind, core_id, None, fingerprint)
-        case [kind, core_id, [x, y, z, core], fingerprint]:
-            return LocalDevice(kind, core_id, CoreLocation(x, y, z, core), fingerprint)
-    raise _malformed(value, "device")
+def _typed(value: object, kind: Any, what: str) -> Any:
+    """Return a value as its type; the text of the error names the field that is wrong."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise MalformedFrameError(f"{shown(value)} is no {what}: {error}") from None
 
 
 @contextlib.contextmanager
@@ -219,8 +233,4 @@ def _reading(value: object, what: str) -> Iterator[None]:
     try:
         yield
     except OddAnswerError as odd:
-        raise _malformed(value, f"{what}: {odd}") from None
-
-
-def _malformed(value: object, what: str) -> MalformedFrameError:
-    return MalformedFrameError(f"{shown(value)} is no {what}")
+        raise MalformedFrameError(f"{shown(value)} is no {what}: {odd}") from None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import struct
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bringup.devices.answers import OddAnswerError
 from bringup.devices.base import BackendConfig, CoreLocation, Discovery, Health, LocalDevice
@@ -22,6 +25,7 @@ from bringup.devices.isolation.frames import (
     error_from,
     frame_of,
     health_from,
+    identity_from,
     message_of,
     plain,
     plain_config,
@@ -194,3 +198,43 @@ def test_what_no_backend_answers_is_refused(read: Callable[[object], object], va
 def test_what_no_backend_returns_is_not_sent(call: str, result: object) -> None:
     with pytest.raises(OddAnswerError, match="which is no"):
         plain(call, result)
+
+
+@pytest.mark.parametrize(
+    ("read", "value", "reason"),
+    [
+        (identity_from, {"device_type": "CPU"}, "required field `simulated`"),
+        (identity_from, {"device_type": 3, "simulated": True}, r"got `int` - at `\$\.device_type`"),
+        (health_from, {"ok": True, "detail": 3}, r"Expected `str`, got `int` - at `\$\.detail`"),
+        (
+            devices_from,
+            [["kind", 1, None, ""], ["kind", 1, [0, 0, 0, "x"], ""]],
+            r"`int`, got `str` - at `\$\[1\]\[2\]\[3\]`",
+        ),
+        (error_from, {"kind": "", "text": "", "cause": "", "client_id": "x", "at": ""}, r"at `\$\.client_id`"),
+    ],
+)
+def test_what_is_refused_is_named(read: Callable[[object], object], value: object, reason: str) -> None:
+    with pytest.raises(MalformedFrameError, match=reason):
+        read(value)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=5)
+            | st.dictionaries(st.sampled_from(["kind", "text", "ok", "detail", "present", "at", "client_id"]), inner)
+        ),
+        max_leaves=15,
+    )
+)
+def test_whatever_comes_is_refused_or_read(value: object) -> None:
+    for read in (discovery_from, health_from, devices_from, error_from, identity_from):
+        with contextlib.suppress(MalformedFrameError):
+            read(value)
+
+
+def test_who_was_made_arrives_as_it_was() -> None:
+    assert identity_from(sent({"device_type": "SIM", "simulated": True})) == ("SIM", True)
