@@ -147,7 +147,14 @@ def _dtensor(assignment: Assignment, host: HostPipe) -> None:
 
 BRINGUP = Library(
     "bringup",
-    ("bringup", "bringup.runtime.system", "bringup.transport.network", "bringup.devices.sim.backend", "uvloop"),
+    (
+        "bringup",
+        "bringup.runtime.initialize",
+        "bringup.runtime.system",
+        "bringup.transport.network",
+        "bringup.devices.sim.backend",
+        "uvloop",
+    ),
     ("grpcio", "protobuf", "numpy", "uvloop"),
     _bringup,
 )

@@ -12,6 +12,8 @@ import subprocess
 import sys
 from typing import Any
 
+from bringup.transport.tcp.interfaces import free_ports
+
 CALLS = {"get", "set", "large get", "large set", "own get", "own set", "blocking get", "blocking set"}
 FIGURES = [(key, 1) for key in sorted(CALLS)] + [("barrier", 3), ("barrier of tasks", 8), ("connect", 8), ("rate", 2)]
 
@@ -29,6 +31,23 @@ def bench(*arguments: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(done.stdout)
     assert {"machine", "versions", "absent"} <= found.keys()
     return found
+
+
+def test_a_client_has_done_its_imports_before_it_is_released() -> None:
+    code = """
+import asyncio, sys
+from bringup.commands.bench.libraries import BRINGUP
+BRINGUP.load()
+import bringup
+before = set(sys.modules)
+async def main():
+    async with bringup.initialize("SIM", jobs="127.0.0.1:%d", client_id=0):
+        print([name for name in sys.modules if name not in before])
+asyncio.run(main())
+"""
+    command = [sys.executable, "-P", "-c", code % free_ports(1)[0]]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "[]\n"
 
 
 def test_startup() -> None:
