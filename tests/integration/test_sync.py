@@ -226,7 +226,7 @@ def test_out_takes_the_result() -> None:
             system.all_reduce([1], op="xor")
 
 
-def test_a_loop_does_not_copy_large_arrays_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_loop_does_not_copy_large_arrays_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[int] = []
 
     class Reduction(collectives._Reduction):
@@ -239,17 +239,13 @@ def test_a_loop_does_not_copy_large_arrays_itself(monkeypatch: pytest.MonkeyPatc
             return super().result(totals)
 
     monkeypatch.setattr(collectives, "_Reduction", Reduction)
-
-    async def reduce() -> None:
-        async with bringup.initialize("SIM", **ONE) as system:
-            large = {"w": np.ones((1024, 512), np.float32).T, "b": [np.ones(3)]}
-            total = await system.all_reduce(large, op="mean")
-            assert (total["w"] == large["w"]).all()
-            assert threading.get_ident() not in threads
-            await system.all_reduce({"b": [np.ones(3)]})
-            assert threads[2:] == [threading.get_ident()] * 2
-
-    asyncio.run(reduce())
+    async with bringup.initialize("SIM", **ONE) as system:
+        large = {"w": np.ones((1024, 512), np.float32).T, "b": [np.ones(3)]}
+        total = await system.all_reduce(large, op="mean")
+        assert (total["w"] == large["w"]).all()
+        assert threading.get_ident() not in threads
+        await system.all_reduce({"b": [np.ones(3)]})
+        assert threads[2:] == [threading.get_ident()] * 2
 
 
 @pytest.mark.parametrize("part", ["show_progress", "watch_loops"])

@@ -92,14 +92,11 @@ def test_without_an_asyncio_loop_nothing_is_started() -> None:
         bringup.current()
 
 
-def test_a_coroutine_that_is_closed_while_it_waits_leaves_no_client() -> None:
-    async def wait() -> None:
-        waiting = bringup.initialize("SIM", jobs="127.0.0.1:1,127.0.0.1:2", client_id=1).__await__()
-        next(waiting)
-        assert "phase" in not_up_yet()
-        waiting.close()
-
-    asyncio.run(wait())
+async def test_a_coroutine_that_is_closed_while_it_waits_leaves_no_client() -> None:
+    waiting = bringup.initialize("SIM", jobs="127.0.0.1:1,127.0.0.1:2", client_id=1).__await__()
+    next(waiting)
+    assert "phase" in not_up_yet()
+    waiting.close()
     with pytest.raises(NotInitializedError, match="no active system"):
         bringup.current()
 

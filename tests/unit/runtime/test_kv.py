@@ -30,43 +30,43 @@ class Services:
         return Value(request.ticket, self.values.pop(0))
 
 
-def get(services: Any, timeout: float | None) -> bytes:
+async def get(services: Any, timeout: float | None) -> bytes:
     store = KeyValueStore(services, contextlib.nullcontext)
-    return asyncio.run(store.get("a", timeout=timeout))
+    return await store.get("a", timeout=timeout)
 
 
-def test_the_first_look_is_within_the_time_out() -> None:
+async def test_the_first_look_is_within_the_time_out() -> None:
     services = Services()
     with pytest.raises(KeyNotFoundError, match=r"client 0.*did not answer within timeout=0\.01 s.*may be set or not"):
-        get(services, 0.01)
+        await get(services, 0.01)
     assert [request.wait for request in services.asked] == [False]
 
 
-def test_what_is_known_to_be_unset_is_said_to_be() -> None:
+async def test_what_is_known_to_be_unset_is_said_to_be() -> None:
     services = Services(None)
     with pytest.raises(KeyNotFoundError, match=r"'a' was not set within timeout=0\.01 s"):
-        get(services, 0.01)
+        await get(services, 0.01)
     assert [request.wait for request in services.asked] == [False, True]
 
 
-def test_no_time_at_all_is_one_look() -> None:
+async def test_no_time_at_all_is_one_look() -> None:
     services = Services(None)
     with pytest.raises(KeyNotFoundError, match="'a' was not set within timeout=0 s"):
-        get(services, 0)
+        await get(services, 0)
     assert [request.wait for request in services.asked] == [False]
-    assert get(Services(b"1"), 0) == b"1"
+    assert await get(Services(b"1"), 0) == b"1"
 
 
 @pytest.mark.parametrize("services", [Services(), Services(None)])
-def test_a_get_that_waited_in_vain_is_a_time_out(services: Services) -> None:
+async def test_a_get_that_waited_in_vain_is_a_time_out(services: Services) -> None:
     with pytest.raises(TimeoutError) as raised:
-        get(services, 0.01)
+        await get(services, 0.01)
     assert type(raised.value) is KeyTimeoutError
     assert isinstance(raised.value, KeyNotFoundError | KeyError)
     assert str(raised.value).startswith("key 'a'")
 
 
 @pytest.mark.parametrize("timeout", [None, 10, float("inf")])
-def test_what_comes_in_time_is_returned(timeout: float | None) -> None:
-    assert get(Services(b"1"), timeout) == b"1"
-    assert get(Services(None, b"2"), timeout) == b"2"
+async def test_what_comes_in_time_is_returned(timeout: float | None) -> None:
+    assert await get(Services(b"1"), timeout) == b"1"
+    assert await get(Services(None, b"2"), timeout) == b"2"

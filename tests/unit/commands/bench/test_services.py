@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import os
@@ -155,19 +154,20 @@ class Alone:
         return None
 
 
-def part(face: Alone, kind: str, client_id: int) -> dict[str, Any]:
+async def part(face: Alone, kind: str, client_id: int) -> dict[str, Any]:
     orders = {"kind": kind, "clients": 1, "calls": 20, "rounds": 3, "loop": "asyncio"}
-    return asyncio.run(take_part(face, Assignment(client_id, (1, 2), orders)))
+    return await take_part(face, Assignment(client_id, (1, 2), orders))
 
 
-def test_one_client_times_its_calls_and_then_the_host_its_own() -> None:
-    assert part(Alone(), "calls", 1)["samples"].keys() == {"get", "set", "large get", "large set"}
-    assert part(Alone(), "calls", 0)["samples"].keys() == {"own get", "own set"}
-    assert all(part(Alone(), "calls", client_id)["wrong"] == [] for client_id in (0, 1))
+async def test_one_client_times_its_calls_and_then_the_host_its_own() -> None:
+    assert (await part(Alone(), "calls", 1))["samples"].keys() == {"get", "set", "large get", "large set"}
+    assert (await part(Alone(), "calls", 0))["samples"].keys() == {"own get", "own set"}
+    for client_id in (0, 1):
+        assert (await part(Alone(), "calls", client_id))["wrong"] == []
 
 
-def test_an_answer_that_was_not_set_is_wrong() -> None:
-    wrong = [*part(Alone(b"a lie"), "calls", 1)["wrong"], *part(Alone(b"a lie"), "rate", 1)["wrong"]]
+async def test_an_answer_that_was_not_set_is_wrong() -> None:
+    wrong = [*(await part(Alone(b"a lie"), "calls", 1))["wrong"], *(await part(Alone(b"a lie"), "rate", 1))["wrong"]]
     assert [text.split(", and not ")[0] for text in wrong] == [
         "20 gets of 'bench/small' gave b'a lie'",
         "2 gets of 'bench/large' gave b'a lie'",
@@ -175,8 +175,8 @@ def test_an_answer_that_was_not_set_is_wrong() -> None:
     ]
 
 
-def test_a_barrier_is_stamped_in_every_round() -> None:
-    told = part(Alone(), "barrier", 1)
+async def test_a_barrier_is_stamped_in_every_round() -> None:
+    told = await part(Alone(), "barrier", 1)
     assert (len(told["entered"]), len(told["left"])) == (3, 3)
 
 

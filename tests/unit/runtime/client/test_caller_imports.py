@@ -27,15 +27,12 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-def test_an_event_loop_imports(module: str) -> None:
-    async def test() -> None:
-        imports = CallerImports()
-        imports.serve(asyncio.get_running_loop())
-        imported = await asyncio.to_thread(imports.import_module, module)
-        assert imported.thread == threading.get_ident()
-        assert await asyncio.to_thread(imports.import_module, module) is imported
-
-    asyncio.run(test())
+async def test_an_event_loop_imports(module: str) -> None:
+    imports = CallerImports()
+    imports.serve(asyncio.get_running_loop())
+    imported = await asyncio.to_thread(imports.import_module, module)
+    assert imported.thread == threading.get_ident()
+    assert await asyncio.to_thread(imports.import_module, module) is imported
 
 
 def test_a_thread_that_blocks_imports_until_it_is_closed(module: str) -> None:

@@ -69,31 +69,23 @@ def tidying(never: Latch[None], tidied: Latch[None], seen: list[type[BaseExcepti
         raise
 
 
-def test_a_cancelled_procedure_may_wait_on() -> None:
+async def test_a_cancelled_procedure_may_wait_on() -> None:
     tidied, seen = Latch[None](), list[type[BaseException]]()
-
-    async def main() -> None:
-        task = asyncio.create_task(awaited(tidying(Latch(), tidied, seen)))
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert tidied.is_set
-
-    asyncio.run(main())
+    task = asyncio.create_task(awaited(tidying(Latch(), tidied, seen)))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert tidied.is_set
     assert seen == [asyncio.CancelledError]
 
 
-def test_a_procedure_whose_coroutine_is_closed_blocks_for_the_rest() -> None:
+async def test_a_procedure_whose_coroutine_is_closed_blocks_for_the_rest() -> None:
     tidied, seen = Latch[None](), list[type[BaseException]]()
-
-    async def main() -> None:
-        running = awaited(tidying(Latch(), tidied, seen))
-        running.send(None)
-        running.close()
-        assert tidied.is_set
-
-    asyncio.run(main())
+    running = awaited(tidying(Latch(), tidied, seen))
+    running.send(None)
+    running.close()
+    assert tidied.is_set
     assert seen == [GeneratorExit]
 
 
@@ -120,11 +112,8 @@ def test_only_the_first_value_counts_and_callbacks_come_before_waiters() -> None
     assert latch.wait_blocking(0)
 
 
-def test_the_first_of_several_latches_ends_the_wait() -> None:
-    async def main() -> None:
-        never, other = Latch[None](), Latch[int]()
-        threading.Timer(0, other.set, (3,)).start()
-        await first_set(never, other)
-        assert (never.is_set, other.value) == (False, 3)
-
-    asyncio.run(main())
+async def test_the_first_of_several_latches_ends_the_wait() -> None:
+    never, other = Latch[None](), Latch[int]()
+    threading.Timer(0, other.set, (3,)).start()
+    await first_set(never, other)
+    assert (never.is_set, other.value) == (False, 3)

@@ -72,54 +72,43 @@ def test_what_a_closed_loop_has_left_is_ended_before_the_next_call() -> None:
     assert log == ["way 1 is ended by way 2", "way 2 sends ListLive", "way 2 closes"]
 
 
-def test_a_loop_that_has_called_before_ends_it_too() -> None:
+async def test_a_loop_that_has_called_before_ends_it_too() -> None:
     services, log = client()
-
-    async def main() -> None:
-        await services.call(ListLive)
-        await asyncio.to_thread(leave_a_barrier_behind, services)
-        del log[:]
-        await services.call(ListLive)
-        assert log == ["way 2 is ended by way 1", "way 1 sends ListLive"]
-
-    asyncio.run(main())
+    await services.call(ListLive)
+    await asyncio.to_thread(leave_a_barrier_behind, services)
+    del log[:]
+    await services.call(ListLive)
+    assert log == ["way 2 is ended by way 1", "way 1 sends ListLive"]
 
 
-def test_it_is_ended_where_nobody_calls_again() -> None:
+async def test_it_is_ended_where_nobody_calls_again() -> None:
     services, log = client()
-
-    async def main() -> None:
-        ended = asyncio.Event()
-        watching = asyncio.ensure_future(services.watch_loops(0.001))
-        await asyncio.to_thread(leave_a_barrier_behind, services)
-        while "way 1 is ended by way 2" not in log:  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0.001)
-        watching.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await watching
-        ended.set()
-
-    asyncio.run(main())
+    ended = asyncio.Event()
+    watching = asyncio.ensure_future(services.watch_loops(0.001))
+    await asyncio.to_thread(leave_a_barrier_behind, services)
+    while "way 1 is ended by way 2" not in log:  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(0.001)
+    watching.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await watching
+    ended.set()
 
 
-def test_a_remote_channel_is_named_over_another() -> None:
+async def test_a_remote_channel_is_named_over_another() -> None:
     async def connect(receiver: ServiceReceiver) -> ServiceLink:
         raise AssertionError("it has nothing to send")
 
-    async def main() -> None:
-        way, log = RemoteWay(connect, lambda _: None), []
+    way, log = RemoteWay(connect, lambda _: None), []
 
-        class Other(FakeWay):
-            def send(self, request: ServiceRequest) -> None:
-                log.append(request)
+    class Other(FakeWay):
+        def send(self, request: ServiceRequest) -> None:
+            log.append(request)
 
-        way.end_from(Other(lambda _: None, [], 2))
-        assert log == [EndChannel(0, way._number)]
-
-    asyncio.run(main())
+    way.end_from(Other(lambda _: None, [], 2))
+    assert log == [EndChannel(0, way._number)]
 
 
-def test_a_local_session_is_ended_before_the_next_request_of_who_ends_it() -> None:
+async def test_a_local_session_is_ended_before_the_next_request_of_who_ends_it() -> None:
     """Also where the one that ends it is on the loop of the services, and calls them without a hop."""
 
     class Server:
@@ -137,19 +126,16 @@ def test_a_local_session_is_ended_before_the_next_request_of_who_ends_it() -> No
         def close_session(self, session: int) -> None:
             self.log.append(f"session {session} is closed")
 
-    async def main() -> None:
-        server, loop = Server(), asyncio.get_running_loop()
+    server, loop = Server(), asyncio.get_running_loop()
 
-        async def make() -> LocalWay:
-            return LocalWay(server, loop, 0, lambda _: None)  # type: ignore[arg-type]
+    async def make() -> LocalWay:
+        return LocalWay(server, loop, 0, lambda _: None)  # type: ignore[arg-type]
 
-        gone = await asyncio.to_thread(lambda: asyncio.run(make()))
-        own = await make()
-        gone.end_from(own)
-        own.send(ListLive(1))
-        assert server.log == ["session 1 is closed", "session 2: ListLive"]
-
-    asyncio.run(main())
+    gone = await asyncio.to_thread(lambda: asyncio.run(make()))
+    own = await make()
+    gone.end_from(own)
+    own.send(ListLive(1))
+    assert server.log == ["session 1 is closed", "session 2: ListLive"]
 
 
 @pytest.mark.parametrize("name", REFUSAL_ERRORS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,13 +36,13 @@ class Network:
         pass
 
 
-def ask(told: TopologyTold) -> Any:
-    return asyncio.run(ask_topology(Network(told), ADDRESS, 10.0))  # type: ignore[arg-type]
+async def ask(told: TopologyTold) -> Any:
+    return await ask_topology(Network(told), ADDRESS, 10.0)  # type: ignore[arg-type]
 
 
-def test_what_is_told_is_what_there_is() -> None:
+async def test_what_is_told_is_what_there_is() -> None:
     up: Any = SimpleNamespace(table=SimpleNamespace(locations=LOCATIONS, counts=np.array([2, 2])))
-    topology = ask(tell_topology(up, "worker"))
+    topology = await ask(tell_topology(up, "worker"))
     assert topology.device_coordinates.reshape(-1, 4).tolist() == LOCATIONS.tolist()
 
 
@@ -58,6 +57,6 @@ def test_what_is_told_is_what_there_is() -> None:
         ((), LOCATIONS.tobytes()),
     ],
 )
-def test_a_table_whose_size_is_wrong_is_refused(counts: tuple[int, ...], locations: bytes) -> None:
+async def test_a_table_whose_size_is_wrong_is_refused(counts: tuple[int, ...], locations: bytes) -> None:
     with pytest.raises(BringupError, match=r"host-0:8476 told of clients with .* bytes of locations"):
-        ask(TopologyTold(counts, locations, ""))
+        await ask(TopologyTold(counts, locations, ""))

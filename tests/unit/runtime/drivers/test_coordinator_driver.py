@@ -100,52 +100,45 @@ def make_driver() -> CoordinatorDriver:
     return CoordinatorDriver(machine, None, time.monotonic, lambda: TopologyTold((), b"", ""))
 
 
-def test_the_members_are_told_to_a_few_at_a_time_while_heartbeats_are_answered(
+async def test_the_members_are_told_to_a_few_at_a_time_while_heartbeats_are_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(coordinator, "_TELL_TIMEOUT", 60.0)
-
-    async def test() -> None:
-        crowd, driver = Crowd(), make_driver()
-        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-            running = group.create_task(driver.run())
-            serving = [group.create_task(driver.serve(client)) for client in crowd.clients]
-            await crowd.first_is_told.wait()
-            last = crowd.clients[-1]
-            last.says.put_nowait(Heartbeat(1, "ring", True, ""))
-            while not (isinstance(heard := await last.heard.get(), HeartbeatAck) and heard.sequence == 1):
-                pass
-            assert crowd.told == 0
-            crowd.is_open.set()
-            await crowd.all_are_told.wait()
-            assert crowd.most_in_flight <= AT_ONCE_MAX
-            for client in crowd.clients:
-                client.says.put_nowait(None)
-            await asyncio.wait(serving)
-            await driver.close(Ending.GAVE_UP)
-            await running
-
-    asyncio.run(test())
-
-
-def test_a_coordinator_stays_until_all_have_taken_in_what_it_has_said() -> None:
-    async def test() -> None:
-        crowd, driver = Crowd(), make_driver()
+    crowd, driver = Crowd(), make_driver()
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        running = group.create_task(driver.run())
+        serving = [group.create_task(driver.serve(client)) for client in crowd.clients]
+        await crowd.first_is_told.wait()
+        last = crowd.clients[-1]
+        last.says.put_nowait(Heartbeat(1, "ring", True, ""))
+        while not (isinstance(heard := await last.heard.get(), HeartbeatAck) and heard.sequence == 1):
+            pass
+        assert crowd.told == 0
         crowd.is_open.set()
-        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-            running = group.create_task(driver.run())
-            serving = [group.create_task(driver.serve(client)) for client in crowd.clients]
-            await crowd.all_are_told.wait()
-            closing = group.create_task(driver.close(Ending.IN_ORDER))
-            slow, *quick = crowd.clients
-            for client in quick:
-                client.says.put_nowait(None)
-            await asyncio.wait(serving[1:])
-            await asyncio.wait(serving[:1], timeout=0.2)
-            assert not serving[0].done()
-            assert not closing.done()
-            slow.says.put_nowait(None)
-            await closing
-            await running
+        await crowd.all_are_told.wait()
+        assert crowd.most_in_flight <= AT_ONCE_MAX
+        for client in crowd.clients:
+            client.says.put_nowait(None)
+        await asyncio.wait(serving)
+        await driver.close(Ending.GAVE_UP)
+        await running
 
-    asyncio.run(test())
+
+async def test_a_coordinator_stays_until_all_have_taken_in_what_it_has_said() -> None:
+    crowd, driver = Crowd(), make_driver()
+    crowd.is_open.set()
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        running = group.create_task(driver.run())
+        serving = [group.create_task(driver.serve(client)) for client in crowd.clients]
+        await crowd.all_are_told.wait()
+        closing = group.create_task(driver.close(Ending.IN_ORDER))
+        slow, *quick = crowd.clients
+        for client in quick:
+            client.says.put_nowait(None)
+        await asyncio.wait(serving[1:])
+        await asyncio.wait(serving[:1], timeout=0.2)
+        assert not serving[0].done()
+        assert not closing.done()
+        slow.says.put_nowait(None)
+        await closing
+        await running

@@ -27,20 +27,16 @@ class Listener:
         return None
 
 
-def test_a_machine_is_told_that_it_has_read_all_only_where_its_inbox_was_empty_as_it_waited() -> None:
+async def test_a_machine_is_told_that_it_has_read_all_only_where_its_inbox_was_empty_as_it_waited() -> None:
     machine = Listener()
-
-    async def live() -> None:
-        inbox: asyncio.Queue[str | None] = asyncio.Queue()
-        for event in ("one", "two", "three"):
-            inbox.put_nowait(event)
-        task = asyncio.ensure_future(drive(machine, inbox, lambda effect: None, lambda: 0.0, lambda: False))
-        for _ in range(10):
-            await asyncio.sleep(0)
-        assert machine.told == ["one", "two", "three"]
-        inbox.put_nowait("four")
-        inbox.put_nowait(None)
-        await task
-
-    asyncio.run(live())
+    inbox: asyncio.Queue[str | None] = asyncio.Queue()
+    for event in ("one", "two", "three"):
+        inbox.put_nowait(event)
+    task = asyncio.ensure_future(drive(machine, inbox, lambda effect: None, lambda: 0.0, lambda: False))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert machine.told == ["one", "two", "three"]
+    inbox.put_nowait("four")
+    inbox.put_nowait(None)
+    await task
     assert machine.told == ["one", "two", "three", "caught up", "four"]

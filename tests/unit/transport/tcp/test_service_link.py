@@ -72,41 +72,32 @@ def begin() -> tuple[TcpServiceLink, Link, Receiver]:
 READ = b"".join(encode(ListKeys(ticket, "")) for ticket in range(MANY))
 
 
-def test_many_requests_of_one_read_are_served_by_turns() -> None:
-    async def test() -> None:
-        link, accepted, receiver = begin()
-        link.data_received(READ)
-        assert 0 < len(receiver.tickets) < MANY / 4
-        assert not accepted.transport.is_reading
-        await asyncio.wait_for(receiver.all_have_come.wait(), 30)
-        await asyncio.sleep(0)
-        assert receiver.tickets == list(range(MANY))
-        assert accepted.transport.is_reading
-
-    asyncio.run(test())
+async def test_many_requests_of_one_read_are_served_by_turns() -> None:
+    link, accepted, receiver = begin()
+    link.data_received(READ)
+    assert 0 < len(receiver.tickets) < MANY / 4
+    assert not accepted.transport.is_reading
+    await asyncio.wait_for(receiver.all_have_come.wait(), 30)
+    await asyncio.sleep(0)
+    assert receiver.tickets == list(range(MANY))
+    assert accepted.transport.is_reading
 
 
-def test_requests_of_one_read_wait_while_answers_cannot_leave() -> None:
-    async def test() -> None:
-        link, accepted, receiver = begin()
-        receiver.on_frame = lambda: link.pause_writing() if len(receiver.tickets) == 3 else None
-        link.data_received(READ)
-        await asyncio.sleep(0)
-        assert len(receiver.tickets) == 3
-        assert not accepted.transport.is_reading
-        link.resume_writing()
-        await asyncio.wait_for(receiver.all_have_come.wait(), 30)
-        assert receiver.tickets == list(range(MANY))
-
-    asyncio.run(test())
+async def test_requests_of_one_read_wait_while_answers_cannot_leave() -> None:
+    link, accepted, receiver = begin()
+    receiver.on_frame = lambda: link.pause_writing() if len(receiver.tickets) == 3 else None
+    link.data_received(READ)
+    await asyncio.sleep(0)
+    assert len(receiver.tickets) == 3
+    assert not accepted.transport.is_reading
+    link.resume_writing()
+    await asyncio.wait_for(receiver.all_have_come.wait(), 30)
+    assert receiver.tickets == list(range(MANY))
 
 
-def test_what_has_come_is_delivered_before_the_end() -> None:
-    async def test() -> None:
-        link, _, receiver = begin()
-        link.data_received(READ)
-        link.connection_lost(None)
-        assert receiver.tickets == list(range(MANY))
-        assert "closed the connection" in receiver.reason
-
-    asyncio.run(test())
+async def test_what_has_come_is_delivered_before_the_end() -> None:
+    link, _, receiver = begin()
+    link.data_received(READ)
+    link.connection_lost(None)
+    assert receiver.tickets == list(range(MANY))
+    assert "closed the connection" in receiver.reason
