@@ -223,7 +223,7 @@ def _check_mean(arrays: list[Array]) -> None:
 
 
 def _outs_of(array: Any, given: list[Array], out: Any) -> list[Array]:
-    """Return the arrays that results go into, which must be like those that were given."""
+    """Return the arrays for the results, checked against the arrays to reduce."""
     if is_tree(array) != is_tree(out):
         raise ConfigurationError("out must be like what is reduced: an array for an array, the same tree for a tree")
     outs = arrays_of(out, _as_out)

@@ -40,37 +40,36 @@ def initialize(
 ) -> Initialization:
     """Bring this client up together with all others of its job. Follows DTensor's `initialize_accelerator_system`.
 
-    The result can be awaited, and is an asynchronous context manager. Cancelling it is safe at any point, and leaves
-    nothing behind; the other clients are told.
+    The result can be awaited, and is an asynchronous context manager. Cancelling is safe at any point, leaves nothing
+    behind, and is reported to the other clients.
 
     Args:
         device_type: `CPU`, `GPU`, `TPU`, `JAX`, `SIM`, or a backend registered in the entry-point group
-            `bringup.backends`; any case.
-            `None`: the first present of TPU, GPU, CPU.
+            `bringup.backends`; any case. `None`: the first present of TPU, GPU, CPU.
         jobs: one `host:port` for each client, comma-separated or a sequence, in client order; or the coordinator's
             alone, together with `num_clients`. `None`: from the environment.
-        client_id: this client, `0 .. num_clients - 1`.
-        num_clients: how many clients there are.
-        job_name: `localhost` with one client, else `worker`, where it is `None`.
+        client_id: the id of this client, `0 .. num_clients - 1`.
+        num_clients: the number of clients.
+        job_name: `None`: `localhost` with one client, else `worker`.
         local_device_ids: bring up only these devices of this client, by local index.
         num_logical_cpu_devices: logical CPU devices of this client.
         enable_coordination_service: without it there are no barriers and no key-value store.
         enable_megacore: let the two cores of a TPU chip act as one device.
-        reset: shut an active system of this process down first, instead of refusing.
-        resolver: a cluster resolver of yours; this version brings none.
-        on_failure: what happens when the job fails later: `raise` (pending and later calls raise), `exit` (the process
-            ends with status 70), or a callable, which gets the exception in a thread of its own; both come about once
-            the others have been told.
+        reset: shut down an active system of this process first, instead of raising.
+        resolver: a cluster resolver; this version has none of its own.
+        on_failure: the action when the job fails later: `raise` (pending and later calls raise), `exit` (the process
+            ends with status 70), or a callable, which gets the exception in a thread of its own; the latter two after
+            the other clients have been told.
         options: an `Options`.
         **overrides: any field of `Options`.
 
     Raises, when awaited:
-        ConfigurationError: a setting is wrong; says which and where it came from.
+        ConfigurationError: a setting is wrong; names it, and its origin.
         AlreadyInitializedError: this process has an active system.
-        RendezvousTimeoutError: not all clients came in time; says who.
-        RegistrationRefusedError: the coordinator refused this client; says why.
+        RendezvousTimeoutError: not all clients came in time; names the missing ones.
+        RegistrationRefusedError: the coordinator refused this client; has the reason.
         DeviceError: the devices did not come up.
-        TopologyError: the merged table of devices is not sound.
+        TopologyError: the merged table of devices is inconsistent.
         PeerFailedError: another client failed meanwhile.
     """
     return Initialization(Request(**locals()))
@@ -82,7 +81,7 @@ def preferred_device_type() -> str:
     Looks at the machine, and blocks as long as that takes.
 
     Raises:
-        DeviceNotFoundError: there is none of them; the message says what was looked at.
+        DeviceNotFoundError: there is none of them; the message lists the places that were searched.
         DeviceInitializationError: the backend of an installed distribution is broken.
     """
     from ..devices.base import BackendConfig

@@ -31,10 +31,10 @@ from .machines.kv.keys import key_fault, normalize, value_fault
 class KeyValueStore:
     """A linearizable key-value store, shared by all clients of a job, for as long as the job lasts.
 
-    Every call is atomic, and all clients see them in one order (the store is linearizable). Keys are texts of at most
-    1 KiB; they are normalised (`///a//b/` is `a/b`), and prefixes are directories: `a` holds `a/b`, and not `ab`.
-    Values are bytes of at most 64 MiB; a text is stored in UTF-8, and comes back as bytes. A call that fails because
-    the job did may or may not have had its effect. Cancelling a call is safe, and leaves the same open.
+    Every call is atomic, and all clients see the calls in one order. Keys are texts of at most 1 KiB; they are
+    normalised (`///a//b/` is `a/b`), and prefixes are directories: `a/b` is below `a`, and `ab` is not. Values are
+    bytes, at most 64 MiB; a text is stored in UTF-8, and returned as bytes. A call that raises because the job has
+    failed may or may not have had its effect, and so may a cancelled one. Cancelling is safe.
 
     Any method raises:
         PeerFailedError: the job has failed.
@@ -50,25 +50,25 @@ class KeyValueStore:
         """Set a key.
 
         Raises:
-            KeyExistsError: it is set already, and `overwrite` was not asked for.
+            KeyExistsError: it is set already, and not `overwrite`.
         """
         data = _as_bytes(key, value)
         await self._services.call(lambda ticket: SetKey(ticket, _checked(key), data, bool(overwrite)))
 
     async def get(self, key: str, *, timeout: float | None = None) -> bytes:
-        """Return what a key holds; waits until there is something.
+        """Return the value of a key; wait until it is set.
 
         Args:
-            key: which.
-            timeout: seconds, or `None` to wait for as long as the job lives; 0 looks once, and does not wait.
+            key: the key.
+            timeout: seconds, or `None` to wait for as long as the job lives; 0 does not wait for the key.
 
         Raises:
-            KeyTimeoutError: there was nothing within `timeout`, or no answer, which the text tells apart.
+            KeyTimeoutError: it was not set within `timeout`, or client 0 did not answer; the text says which.
         """
         limit = timeout_of(f"key {_checked(key)!r}", timeout)
         is_unset = False
         try:
-            # With 0 there is one look, for as long as the answer takes: no wait for the key is none for the network.
+            # With 0 there is one request, without a limit: 0 bounds the wait for the key, and not that for the network.
             async with asyncio.timeout(limit or None):
                 value = await self.try_get(key)
                 is_unset = value is None
@@ -83,12 +83,12 @@ class KeyValueStore:
         return value
 
     async def try_get(self, key: str) -> bytes | None:
-        """Return what a key holds, or `None` where it is not set."""
+        """Return the value of a key, or `None` where it is not set."""
         reply = await self._services.call(lambda ticket: GetKey(ticket, _checked(key), wait=False))
         return cast(Value, reply).value
 
     async def list(self, prefix: str) -> dict[str, bytes]:
-        """Return all keys below a prefix, in full, with their values, by key; an empty prefix is the whole store."""
+        """Return the values of all keys below a prefix, by full key, in order; an empty prefix is the whole store."""
         directory = _checked(prefix)
         calls = self._services.calls()
         ticket, feed = calls.listen(lambda ticket: ListKeys(ticket, directory))
@@ -104,7 +104,7 @@ class KeyValueStore:
             calls.forget(ticket)
 
     async def delete(self, key: str) -> None:
-        """Delete a key and everything below it; nothing happens where there is nothing."""
+        """Delete a key and all keys below it, if there are any."""
         await self._services.call(lambda ticket: DeleteKeys(ticket, _checked(key)))
 
     async def increment(self, key: str, by: int = 1) -> int:
@@ -123,19 +123,19 @@ class KeyValueStore:
         return cast(Number, reply).number
 
     async def compare_and_set(self, key: str, expected: bytes | str | None, value: bytes | str) -> bool:
-        """Set a key where it holds `expected`, or, with `None`, where it is not set; returns whether it did."""
+        """Set a key if it holds `expected`, or, with `None`, if it is not set; return whether it did."""
         old = None if expected is None else _as_bytes(key, expected)
         new = _as_bytes(key, value)
         reply = await self._services.call(lambda ticket: CompareAndSet(ticket, _checked(key), old, new))
         return cast(Number, reply).number == 1
 
     async def watch(self, prefix: str) -> AsyncGenerator[KeyChange, None]:
-        """Yield every change of the keys below a prefix, in order: first what there is, as if it were set now.
+        """Yield every change of the keys below a prefix, in order; first the present keys, as if they were set now.
 
-        The store waits for a reader that is slow, up to a bound; one that is slower than that is told so.
+        Changes are kept for a slow reader, up to a bound.
 
         Raises:
-            ConfigurationError: this reader was too slow.
+            ConfigurationError: this reader has fallen behind the bound.
         """
         directory = _checked(prefix)
         calls = self._services.calls()

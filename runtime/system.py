@@ -35,8 +35,8 @@ D = TypeVar("D", bound=dict[Any, Any])
 class System(SystemFacts):
     """A job that is up, and this client's operations on it. Its methods may be awaited on any event loop.
 
-    As an asynchronous context manager it shuts down at the end, and raises there what `shutdown()` does. Where the body
-    raises, that is what leaves the block, and why the job has failed, if it has, is a note of it.
+    As an asynchronous context manager it shuts down at the end, and raises there what `shutdown()` raises. An exception
+    of the body has precedence; a failure of the job is added to it as a note.
     """
 
     @overload
@@ -91,27 +91,27 @@ class System(SystemFacts):
 
     @cached_property
     def leaving(self) -> Leaving:
-        """The event that clients have begun to leave: `await system.leaving.wait()` returns which, `is_set()` asks."""
+        """An event, set once clients begin to leave: `await system.leaving.wait()` returns their ids."""
         return Leaving(self._client)
 
     async def barrier(
         self, name: str, *, client_ids: Iterable[int] | None = None, timeout: float | None = None
     ) -> None:
-        """Wait until all clients have come to barrier `name`. Names can be used again.
+        """Wait until all clients have entered barrier `name`. Names can be reused.
 
-        Cancelling is safe: this client has not come then, and comes to the same round with its next call.
+        Cancelling is safe: this client has not entered then, and enters the same round with its next call.
 
         Args:
             name: of the barrier, at most 1 KiB.
-            client_ids: who takes part, this client among them; `None` for all. All must say the same.
-            timeout: seconds, or `None`; the first to come sets the deadline of all.
+            client_ids: the participants, this client among them; `None` for all. All must name the same.
+            timeout: seconds, or `None`; the first client that enters sets the deadline of all.
 
         Raises:
-            BarrierTimeoutError: says who did not come, and where they are.
+            BarrierTimeoutError: names the missing clients, with their phases and steps.
             CollectiveMismatchError: another client names other participants, or this one does without itself.
             ConfigurationError: an argument is wrong, or another call of this client waits there already.
-            PeerFailedError: another client failed; or, in phase `leaving`, one that has not come is leaving the job,
-                which fails this call and not the job.
+            PeerFailedError: another client failed; or, in phase `leaving`, a missing client is leaving the job, which
+                fails this call and not the job.
         """
         self._check_services("barrier()")
         request = barrier_request(name, client_ids, timeout)
@@ -119,7 +119,7 @@ class System(SystemFacts):
             await self._client.services.call(request)
 
     async def live_clients(self) -> tuple[int, ...]:
-        """Return the clients that the coordinator holds alive now.
+        """Return the ids of the clients that the coordinator considers alive.
 
         Raises:
             PeerFailedError: one has failed, and with it the job.
@@ -129,14 +129,14 @@ class System(SystemFacts):
 
     @contextlib.asynccontextmanager
     async def live(self, client_ids: Iterable[int] | None = None) -> AsyncIterator[tuple[int, ...]]:
-        """Do something that all of some clients do, or none; yields who they are. They meet before and after.
+        """A block that all of some clients complete, or none; yields their ids. They meet before and after it.
 
         Either all of them live until the end, or it raises `PeerFailedError` on all that are left, also where the block
         itself has raised something as a consequence. What the block raises else, it raises once the others have come to
         its end; a block that is cancelled does not wait for them. As jax's `live_devices` does it.
 
         Args:
-            client_ids: who takes part, this client among them; `None` for all.
+            client_ids: the participants, this client among them; `None` for all.
         """
         self._check_services("live()")
         named = range(self.num_clients) if client_ids is None else client_ids
@@ -158,12 +158,12 @@ class System(SystemFacts):
         await self.barrier(name, client_ids=ids)
 
     async def reached_preemption_point(self, step: int) -> bool:
-        """Say that this client's program has got to a step, and return whether it is the one at which all are to save.
+        """Report a step of this client's program, and return whether all clients are to save at it.
 
-        Call it once for each step, on every client. A SIGTERM to any client, or its `announce_preemption`, lets all
-        agree on one step that none has passed: there it is true on all of them, and nowhere else. Only while they agree
-        does a call wait for the others. While a program calls this, SIGTERM is such a notice, the first time; a program
-        that does not call it is ended by SIGTERM as ever.
+        Call it once for each step, on every client. After a SIGTERM to any client, or its `announce_preemption`, all
+        clients agree on one step that none has passed: it is true there on all of them, and nowhere else. A call waits
+        for the others only during the agreement. In a program that calls this, the first SIGTERM is such a notice; a
+        program that does not call it is ended by SIGTERM as usual.
 
         Args:
             step: 0 or more, counted up by one.
@@ -176,7 +176,7 @@ class System(SystemFacts):
         return answer if isinstance(answer, bool) else await asyncio.wrap_future(answer)
 
     async def wait_failed(self) -> PeerFailedError | None:
-        """Wait until the job is over, and return why it has failed, or `None` where all have left it in order.
+        """Wait until the job has ended for this client; return its failure, or `None` after an end in order.
 
         Cancelling is safe.
 
@@ -190,14 +190,14 @@ class System(SystemFacts):
     async def shutdown(self, *, raise_on_failure: bool = True) -> None:
         """Leave the job in order: all clients meet first, for up to `shutdown_timeout`, then all go.
 
-        Idempotent, and safe after a failure, when it waits for nothing. Nothing of the system is left in any case.
+        Idempotent; after a failure it returns or raises at once. Nothing of the system is left in any case.
 
         Args:
-            raise_on_failure: whether to raise where the job has failed; else that is only logged.
+            raise_on_failure: whether to raise a failure of the job; else it is logged.
 
         Raises:
-            PeerFailedError: another client has failed, or did not come to the meeting in time. So the status of a
-                program whose job has failed is not 0 by mistake.
+            PeerFailedError: another client has failed, or did not shut down in time. So the exit status of a program
+                whose job has failed is not 0 by mistake.
         """
         await awaited(lifecycle.leave(self._client, raise_on_failure=raise_on_failure))
 
@@ -208,7 +208,7 @@ class System(SystemFacts):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if error is not None:
-            # The others may be waiting for this client in a collective: they must not wait for it to shut down.
+            # Not `shutdown()`: the other clients may wait for this one in a collective, without a time-out.
             return await awaited(lifecycle.abandon(self._client, error))
         try:
             return await self.shutdown()

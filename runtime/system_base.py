@@ -59,7 +59,7 @@ class SystemFacts:
 
     @property
     def job_name(self) -> str:
-        """What the clients call the job."""
+        """The name of the job."""
         return self._client.job.job_name
 
     @property
@@ -135,7 +135,7 @@ class SystemFacts:
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """All clients of the job, as this client knows them now, or as it last knew them where the job is over."""
+        """All clients of the job, as this client knows them, or last knew them before the end of the job."""
         machine = self._peer.machine
         now = self._peer.clock()
         members: list[Member] = []
@@ -161,10 +161,10 @@ class SystemFacts:
         return tuple(members)
 
     def report_progress(self, step: int) -> None:
-        """Say that this client's program has got to a step: `members` and errors then tell who is behind, by how much.
+        """Report the step of this client's program: `members` and errors then show how far each client is.
 
-        Cheap, waits for nothing, and may be called from any thread. With `options.stall_timeout` on client 0, a client
-        that stays at one step for so long, without waiting for others in a collective or barrier, has failed.
+        Cheap, without a wait, for any thread. With `options.stall_timeout` on client 0, a client that stays at one step
+        for that time, not waiting for others in a collective or barrier, has failed.
 
         Args:
             step: 0 or more; a step that is reported again is no progress.
@@ -176,11 +176,11 @@ class SystemFacts:
         self._peer.report_progress(step)
 
     def announce_preemption(self, deadline: float = 0.0, reason: str = "announce_preemption()") -> None:
-        """Say that this client is to be taken: see `reached_preemption_point`. Waits for nothing; from any thread.
+        """Announce the preemption of this client: see `reached_preemption_point`. Does not wait; for any thread.
 
         Args:
             deadline: seconds until then; all save 15 minutes before, or as soon as they can.
-            reason: for the logs of all, who get its first 1,024 characters.
+            reason: for the logs of all clients; its first 1,024 characters are sent.
 
         Raises:
             ConfigurationError: `deadline` is no number.
@@ -197,7 +197,7 @@ class SystemFacts:
 
     @property
     def failure(self) -> PeerFailedError | None:
-        """What ended the job, with the client that it names; `None` also where this client's program ended it."""
+        """The failure that ended the job, with a client's name; `None` also where this client's program ended it."""
         self._check_process()
         return self._client.failure
 
@@ -244,7 +244,7 @@ class SystemFacts:
 
     @property
     def _first_peer(self) -> CoordinationPeer:
-        """The same, for what stays as it was when the job came up, in a forked child, too."""
+        """The same, also in a forked child, for facts that do not change once the job is up."""
         assert self._client.peer is not None
         return self._client.peer
 
@@ -263,7 +263,7 @@ class SystemFacts:
             )
 
     def _end_of_job(self) -> PeerFailedError | None:
-        """Return what `wait_failed` does, once the job is over."""
+        """Return the result of `wait_failed`, after the end of the job."""
         if self.failure is None and self._client.failed.is_set:
             raise self._client.end_error()
         return self.failure

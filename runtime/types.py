@@ -42,19 +42,19 @@ class Member:
     """One client of the job, as this client knows it.
 
     Attributes:
-        client_id: which one.
+        client_id: its id.
         address: its address in the job, or that of its links where the job has none.
         hostname: the host it runs on.
         pid: its process there.
         incarnation: 64 random bits, drawn when it started.
         phase: the phase it last reported; `failed` where it failed, and the job with it.
-        health: `healthy`, or what is wrong with its devices, or how it failed.
-        is_healthy: whether nothing is wrong with it.
-        last_heartbeat_age: seconds since the coordinator is known to have heard it; exact to a heartbeat interval.
-        step: where its program last said that it is (`report_progress`); `None` where it never did. In a job of more
-            than 16 clients those furthest behind are current.
-        step_age: seconds since it got there.
-        reconnects: how often its connection to the coordinator broke, and was restored in time.
+        health: `healthy`, or the defect of its devices, or its failure.
+        is_healthy: whether it has neither.
+        last_heartbeat_age: seconds since its last heartbeat known to this client; exact to a heartbeat interval.
+        step: the last step that its program reported (`report_progress`), or `None`. In a job of more than 16 clients
+            only the steps of those furthest behind are current.
+        step_age: seconds since that report.
+        reconnects: the number of its connections to the coordinator that broke and were restored in time.
     """
 
     client_id: int

@@ -55,7 +55,7 @@ class Client:
 
     Attributes:
         plan: see above.
-        job: who the clients are.
+        job: the clients of the job.
         is_blocking: whether `bringup.sync` asked for it, and its user has not been told of `bringup.sync.current` yet.
         up: set to what came up, or to `None` where the client ended before.
         failed: set to the exception that ended the job, unless the job ended in order.
@@ -95,7 +95,7 @@ class Client:
 
     @property
     def state(self) -> State:
-        """The state that it is in. It follows from the latches, so that those who wait and those who ask agree."""
+        """The present state. It follows from the latches, so that waiters and callers agree."""
         if os.getpid() != self._pid:
             return State.FORKED
         if self.over.is_set:

@@ -40,7 +40,7 @@ _OPEN_FILES_PER_CLIENT = 2
 # Of `initialization_timeout`, what a backend may take to be made: some must be left to tell the other clients of it.
 _OPENING_SHARE = 0.9
 
-# Seconds after `heartbeat_timeout` at which an unanswered link breaks: heartbeats must tell first who is silent.
+# Seconds after `heartbeat_timeout` at which an unanswered link breaks: heartbeats must name the silent client first.
 _LINK_GRACE = 1.0
 
 

@@ -1,7 +1,7 @@
 """Reports of the state and the error of a client to its launcher: bringup's own, by `BRINGUP_LAUNCHER`, or torchrun.
 
-Without either nothing here does anything. The hooks for exceptions that nobody catches are the interpreter's, and so
-what is installed there is the process's: once, for all clients that it becomes one after the other.
+Without a launcher it has no effect. The hooks for uncaught exceptions belong to the interpreter: they are installed
+once in a process, for all clients that it is one after the other.
 """
 
 from __future__ import annotations

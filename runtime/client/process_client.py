@@ -1,4 +1,4 @@
-"""The client of this process, and what it takes of the process while it lives: the active slot, SIGTERM, exit hooks."""
+"""The client of this process, with its hold on the process: the active slot, SIGTERM, exit hooks, launcher reports."""
 
 from __future__ import annotations
 

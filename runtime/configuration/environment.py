@@ -1,7 +1,7 @@
 """The environment variables that bringup reads: those of the job, of the clients of a host, and misspelt ones.
 
-A family of variables applies as soon as one of its identifying variables is set and not empty; from then on everything
-is read from it, and what it leaves out is an error, never filled from another family.
+A family of variables applies if one of its identifying variables is set and not empty. Then all settings are read from
+it: a missing one is an error, and never taken from another family.
 """
 
 from __future__ import annotations

@@ -27,21 +27,21 @@ class Considered:
 class JobSource(Protocol):
     """A source of the job: the arguments, a family of variables, a cluster resolver.
 
-    `name` is what users see, and, for a cluster resolver, what they pass as `resolver=`.
+    `name` is shown to users; that of a cluster resolver is the value of `resolver=`.
     """
 
     @property
     def name(self) -> str:
-        """What users call it."""
+        """Its name for users."""
 
     def passed_over(self, environ: Mapping[str, str]) -> str | None:
-        """Say why this source does not apply here, or `None` where it does. Never raises."""
+        """Return the reason why this source does not apply here, or `None` where it does. Never raises."""
 
     def read(self, environ: Mapping[str, str]) -> JobFacts:
-        """Read the job; only asked where the source applies.
+        """Read the job; called only where the source applies.
 
         Raises:
-            ConfigurationError: what it says is incomplete or malformed; the message names the variable or argument.
+            ConfigurationError: it is incomplete or malformed; the message names the variable or argument.
         """
 
 
@@ -50,18 +50,18 @@ class JobSpec:
     """The job, resolved.
 
     Attributes:
-        source: where it came from: `arguments`, `BRINGUP_*`, `DTENSOR_*`, `KERAS_DISTRIBUTION_*`, `JAX_*`, the name of
+        source: its source: `arguments`, `BRINGUP_*`, `DTENSOR_*`, `KERAS_DISTRIBUTION_*`, `JAX_*`, the name of
             a cluster resolver, or `local mode`.
         jobs: `host:port` of every client, in client order; `None` where only the coordinator's address is known, and in
             local mode.
         coordinator_address: `host:port` of client 0; `None` in local mode.
-        num_clients: how many clients.
-        client_id: which one this is, `0 .. num_clients - 1`.
-        local_client_id: which one this is among those of this machine; `None` where unknown.
-        job_name: what the clients call the job.
-        num_local_clients: how many clients of this machine share its devices; `None` where unknown.
-        considered: every source in order, and why it was taken or passed over.
-        provenance: field name to where its value came from.
+        num_clients: the number of clients.
+        client_id: the id of this client, `0 .. num_clients - 1`.
+        local_client_id: the number of this client among those of this host; `None` where unknown.
+        job_name: the name of the job.
+        num_local_clients: the number of clients of this host, which share its devices; `None` where unknown.
+        considered: every source in order, with the reason why it was taken or passed over.
+        provenance: field name to the origin of its value.
     """
 
     source: str

@@ -25,11 +25,11 @@ class JobFacts:
     Attributes:
         jobs: the addresses of all clients, in client order; `None` where only the coordinator's is known.
         coordinator_address: client 0's address; `None` in local mode.
-        num_clients: how many clients.
-        client_id: which one this is.
-        local_client_id: which one this is among those of this machine; `None` where the source does not say.
-        job_name: `None` where the source does not say.
-        provenance: field name to where its value came from; "default" for those it leaves out.
+        num_clients: the number of clients.
+        client_id: the id of this client.
+        local_client_id: the number of this client among those of this host; `None` where the source has none.
+        job_name: `None` where the source has none.
+        provenance: field name to the origin of its value; "default" for those that the source leaves out.
     """
 
     jobs: tuple[str, ...] | None = None

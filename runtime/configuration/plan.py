@@ -27,12 +27,12 @@ class Plan:
 
     Attributes:
         device_type: as asked for; `None` for the first present of TPU, GPU, CPU.
-        job: who the clients are.
+        job: the clients of the job.
         options: how to come up.
-        backend: what the backend may know.
+        backend: the settings of the device backend.
         enable_coordination_service: whether barriers and the key-value store are on.
-        on_failure: `raise`, `exit`, or who to call.
-        launch: where this process tells its launchers how it fares.
+        on_failure: `raise`, `exit`, or a function of the failure.
+        launch: where this process reports to its launchers.
     """
 
     device_type: str | None
@@ -126,7 +126,7 @@ def _check_security(job: JobSpec, options: Options) -> None:
 
 
 def _check_bound(options: Options) -> None:
-    """Refuse to listen to the network for a job that needs none of it."""
+    """Refuse to listen on the network in a loopback job."""
     bound = options.bind_address
     if bound is None or Address(bound, 1).is_loopback:
         return

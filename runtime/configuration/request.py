@@ -16,7 +16,7 @@ OnFailure = Literal["raise", "exit"] | Callable[[PeerFailedError], object]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The arguments of one call of `initialize()`, not checked yet; see there for what they mean.
+    """The arguments of one call of `initialize()`, unchecked; see there for their meaning.
 
     Its fields are the parameters of `bringup.initialize` and `bringup.sync.initialize`, by the same names and with the
     same defaults.

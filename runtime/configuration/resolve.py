@@ -25,13 +25,13 @@ def resolve_job(
     resolver: object | None = None,
     environ: Mapping[str, str],
 ) -> JobSpec:
-    """Find out who the clients of this job are, and which one this is.
+    """Resolve the clients of this job, and the id of this one.
 
     Args:
         jobs: one `host:port` per client, comma-separated or a sequence; or the coordinator's, with `num_clients`.
-        client_id: this client.
-        num_clients: how many clients.
-        job_name: overrides the name, whatever the source.
+        client_id: the id of this client.
+        num_clients: the number of clients.
+        job_name: overrides the name of any source.
         resolver: a cluster resolver (a `JobSource`) or the name of one, to ask instead of the environment's families.
         environ: the environment variables.
 
@@ -56,7 +56,7 @@ def resolve_job(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Arguments:
-    """What the caller passed."""
+    """The arguments of `initialize()`."""
 
     jobs: Setting
     client_id: Setting
@@ -115,7 +115,7 @@ def _first_of(sources: Sequence[JobSource], job_name: Setting, environ: Mapping[
 
 
 def _with_local_clients(spec: JobSpec, environ: Mapping[str, str]) -> JobSpec:
-    """Add what a launcher on this host says of the clients here, whoever says who the clients of the job are."""
+    """Add the number of this client on its host, which the launcher sets, to a job of any source."""
     local = local_clients(environ)
     if local is None:
         return spec
@@ -149,7 +149,7 @@ def _spec(source: str, found: JobFacts, job_name: Setting, considered: tuple[Con
 
 
 def _only(resolver: object, arguments: JobSource, environ: Mapping[str, str]) -> JobSource:
-    """The one resolver that was asked for, which must apply and stand alone."""
+    """Return the requested resolver, which must apply, and be the only source."""
     source = _named(resolver) if isinstance(resolver, str) else resolver
     if not isinstance(source, JobSource):
         raise ConfigurationError(f"resolver={resolver!r} (argument) is no cluster resolver: {_known()}")

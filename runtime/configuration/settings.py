@@ -62,7 +62,7 @@ class Setting:
 
     @property
     def where(self) -> str:
-        """Where the value came from, in words: `DTENSOR_JOBS`, `argument jobs`."""
+        """The origin in words: `DTENSOR_JOBS`, `argument jobs`."""
         return self.name if self.origin is Origin.ENVIRONMENT else f"{self.origin.value} {self.name}"
 
     @property
@@ -78,7 +78,7 @@ class Setting:
         return f"<Setting {self}>"  # a generated one would show secrets
 
     def error(self, complaint: str) -> ConfigurationError:
-        """The error that says what is wrong with this setting."""
+        """Return an error that names this setting and its value."""
         return ConfigurationError(f"{self} {complaint}")
 
 
@@ -87,7 +87,7 @@ def as_integer(setting: Setting, meaning: str, *, least: int, most: int) -> int:
 
     Args:
         setting: text in decimal, or an integer that is not a bool.
-        meaning: what it is, to end the sentence "is not ...".
+        meaning: completes the sentence "is not ...".
         least: the smallest value allowed.
         most: the largest value allowed.
 
