@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bringup.runtime.machines.detector import Detector
+from bringup.runtime.machines.detector import Detector, Lag
 
 TIMEOUT, INTERVAL = 10.0, 1.0
 
@@ -75,3 +75,28 @@ def test_it_asks_to_be_woken_when_silence_becomes_death_and_every_interval_until
 
 def test_it_sleeps_while_there_is_nobody_to_judge() -> None:
     assert listened(3.0).deadline() is None
+
+
+# Lag.
+
+
+def test_a_machine_that_is_woken_late_reads_for_a_moment_and_then_judges() -> None:
+    lag = Lag()
+    lag.woken(due=1.0, now=1.05)
+    assert not lag.is_reading(1.05), "loops are late by a little"
+    lag.woken(due=2.0, now=12.0)
+    assert lag.is_reading(12.99)
+    assert not lag.is_reading(13.0), "for no more than a second"
+    assert lag.after(12.5) == 13.0
+    assert lag.after(14.0) == 14.0
+
+
+def test_a_machine_that_is_always_late_judges_every_other_time() -> None:
+    lag = Lag()
+    reads = []
+    now = 0.0
+    for _ in range(4):
+        now += 3.0
+        lag.woken(due=now - 2.0, now=now)
+        reads.append(lag.is_reading(now))
+    assert reads == [True, False, True, False]

@@ -1,0 +1,66 @@
+"""The watch of a peer over its coordinator: when to dial again, when to ask its process, when it is lost."""
+
+from __future__ import annotations
+
+from bringup.runtime.machines.peer.config import PeerConfig
+from bringup.runtime.machines.peer.coordinator_watch import CoordinatorWatch
+
+CONFIG = PeerConfig(
+    client_id=1,
+    num_clients=2,
+    job_name="worker",
+    coordinator_address="h0:9000",
+    addresses=None,
+    device_type="SIM",
+    incarnation=1,
+    hostname="node-1",
+    pid=7,
+    package_version="0",
+    initialization_timeout=30.0,
+    heartbeat_interval=1.0,
+    heartbeat_timeout=10.0,
+    shutdown_timeout=5.0,
+)
+
+
+def heard(at: float) -> CoordinatorWatch:
+    watch = CoordinatorWatch(CONFIG, 0.0)
+    watch.awake(at)
+    watch.heard(at)
+    return watch
+
+
+def test_another_connection_is_dialled_well_before_silence_is_death() -> None:
+    watch = heard(1.0)
+    assert watch.redial_due() == 6.0
+    watch.resumed(6.0, is_sign_of_life=False)
+    assert (watch.redial_due(), watch.reconnects) == (11.0, 1)
+
+
+def test_a_process_that_answers_is_given_more_time_for_its_messages() -> None:
+    watch = heard(1.0)
+    assert watch.ask_due() == 3.5
+    watch.answered(4.0, is_alive=True)
+    assert watch.ask_due() == 6.5
+    assert watch.redial_due() == 21.0
+    watch.heard(5.0)
+    assert watch.redial_due() == 10.0, "it is not slow any more"
+
+
+def test_silence_is_told_with_the_broken_connection() -> None:
+    watch = heard(1.0)
+    watch.lost = "the connection broke"
+    for second in range(2, 13):
+        watch.awake(float(second))
+    assert watch.silence(11.9) == ""
+    assert watch.silence(12.0) == "no heartbeat for 10.0 s (the connection broke)"
+    assert watch.death("refused") == "process died (refused; the connection broke)"
+
+
+def test_a_registration_that_is_not_answered_waits_ever_longer() -> None:
+    watch = CoordinatorWatch(CONFIG, 0.0)
+    watch.registers(1.0)
+    assert watch.registration_due() == 11.0
+    assert watch.registers_anew() == "it did not answer the registration within 10 s"
+    watch.registers(12.0)
+    assert watch.registration_due() == 32.0
