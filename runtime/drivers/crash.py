@@ -1,4 +1,4 @@
-"""What becomes of an exception that nobody expected: it ends this client, and all others are told."""
+"""Unexpected exceptions: each ends this client, and all others hear its cause."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..machines.peer.config import PeerConfig
 _log = logging.getLogger("bringup")
 
 OnCrash = Callable[[Exception], None]
-"""Called on the peer's loop, where it happened, with what a machine, a handler or a task of the runtime has raised."""
+"""Called on the peer's loop with an exception of a machine, a handler or a task of the runtime."""
 
 
 def crash_error(client_id: int, error: BaseException) -> BringupError:
-    """Log what was raised, and return it as the users of all clients are to see it; its cause is the original."""
+    """Log an exception, and return the one for the users of all clients; its cause is the original."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, BringupError):
@@ -32,11 +32,11 @@ def crash_error(client_id: int, error: BaseException) -> BringupError:
 
 
 def own_verdict(config: PeerConfig, phase: str, error: BringupError) -> Verdict:
-    """Return what all are told where client 0 itself ends with `error`."""
+    """Return the verdict for all clients when client 0 itself ends with `error`."""
     address = "" if config.addresses is None else config.addresses[config.client_id]
     return Verdict("PeerFailedError", config.client_id, address, config.hostname, phase, str(error), (), ())
 
 
 def let_crash(error: Exception) -> None:
-    """Raise it where it happened: what is done where there is no peer to end."""
+    """Raise the exception again: for drivers that run without a peer."""
     raise error

@@ -1,4 +1,4 @@
-"""The loop that every driver runs."""
+"""The event loop of a machine: events in, effects out, deadlines met."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 INBOX_MAX = 10_000
-"""Events that may wait; who brings more waits too."""
+"""Events that may wait. Some tens of thousands come in a burst of the largest jobs; a sender of more waits, too."""
 
 
 class Machine(Protocol):
-    """See `machines`."""
+    """The contract of `runtime.machines`."""
 
     def handle(self, event: Any, now: float) -> Sequence[Any]:
         """Take in one event."""
@@ -22,11 +22,11 @@ class Machine(Protocol):
         ...
 
     def caught_up(self, now: float) -> None:
-        """Note that all that had come was handled at a time: what it has not heard of by then was not said."""
+        """Note that nothing was unread at `now`: events that it has not seen by then had not come."""
         ...
 
     def deadline(self) -> float | None:
-        """Return when to wake it."""
+        """Return when to wake it; `None` for never."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""This client's part in the agreement on a preemption point, for callers on any thread."""
+"""This client's part of the preemption agreement, for callers on any thread."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _log = logging.getLogger("bringup")
 
 
 class Preemption:
-    """While no notice has been given, a call costs a lock and a few comparisons.
+    """Calls of `reached_preemption_point`: without a notice, each costs a lock and a few comparisons.
 
     Args:
         client_id: of this client.
         send: sends a message to the coordinator; called on any thread.
-        waiting: what a call of the program that waits for others is within.
+        waiting: a context for calls of the program that wait for other clients.
 
     Attributes:
         is_used: whether the program asks for preemption points.
@@ -44,7 +44,7 @@ class Preemption:
         self.is_used = False
 
     def reached(self, step: int) -> concurrent.futures.Future[bool] | bool:
-        """Tell that the program has got to a step; returns whether to save now, or what will."""
+        """Take in a step of the program; returns whether to save now, or a future of that."""
         self.is_used = True
         with self._lock:
             if self._error is not None:
@@ -65,14 +65,14 @@ class Preemption:
         return future
 
     def announce(self, deadline_in: float, reason: str) -> None:
-        """Tell that this client is to be taken in so many seconds."""
+        """Give notice that this client will be taken in `deadline_in` seconds."""
         with self._lock:
             notices = self._point.announce(deadline_in, reason)
         for notice in notices:
             self._send(notice)
 
     def take(self, message: StepAsked | PointSet) -> None:
-        """Take in what the coordinator says."""
+        """Take in a message of the coordinator."""
         if isinstance(message, PointSet):
             point = f"all save at step {message.step}" if message.step != NO_STEP else "there is no step to save at"
             _log.warning("%s: %s", point, message.reason)
@@ -87,7 +87,7 @@ class Preemption:
                 future.set_result(answer.is_reached)
 
     def end(self, error: Callable[[], BaseException]) -> None:
-        """Let all calls, those held back and those to come, raise what `error` makes. Idempotent."""
+        """End all calls, pending and future, with an exception that `error` makes. Idempotent."""
         with self._lock:
             if self._error is not None:
                 return

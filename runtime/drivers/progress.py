@@ -15,7 +15,7 @@ microsecond. In between, a report costs a lock and a comparison."""
 
 
 class ProgressReports:
-    """Used on any thread, but for `events`.
+    """The reports and waits of the program. Used on any thread, but for `events`.
 
     Args:
         clock: the time, monotonic, in seconds.

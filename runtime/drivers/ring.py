@@ -25,7 +25,7 @@ from ..machines.peer.config import PeerConfig
 
 
 class RingDriver:
-    """Used on the peer's loop, but for `ring`.
+    """The ring of one client. Used on the peer's loop, but for `ring`.
 
     Args:
         config: of the peer.
@@ -58,7 +58,7 @@ class RingDriver:
         return self._ring
 
     async def connect(self, effect: ev.ConnectRing, listener: LinkListener | None) -> None:
-        """Open the links, and carry out what is called from then on."""
+        """Open the links, and run the ring."""
         config = self._config
         if self._network is None or listener is None:
             self._begin(Ring(0, 1, None, None))
@@ -115,7 +115,7 @@ class RingDriver:
         return table_of(counts, rows)
 
     def stop_after(self, leaver: MemberInfo, collectives: int) -> None:
-        """Let all collectives that a client which leaves does not come to fail, and not the job."""
+        """Fail the collectives beyond those of a leaving client; the job goes on."""
         own = self._config.client_id
         before = self.ring.of_bring_up
         last = max(collectives - before, 0)

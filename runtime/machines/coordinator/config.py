@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorConfig:
-    """What the coordinator knows from the start; durations in seconds.
+    """The settings of a coordinator; durations in seconds.
 
     Attributes:
         addresses: of every client, or `None` where only the coordinator's is known.

@@ -1,4 +1,4 @@
-"""The coordinator: who is in the job, whether it is up, and why it failed.
+"""The coordinator: membership, commit, and the verdict on a failed job.
 
 Theory of operation. Every client opens a session and registers. When all have, the job has formed: it gets its id, and
 everybody the list of members. When all have reported the same digest of the merged table, the job is committed. From a
@@ -140,7 +140,7 @@ class CoordinatorMachine:
         return []
 
     def end(self, verdict: Verdict) -> Effects:
-        """End the job with this, also where an exception has left this machine half-way through a change."""
+        """End the job with a verdict; safe after an exception that left this machine half-way through a change."""
         if self._last_word is not None:
             return []
         self._state, self._last_word = _State.CLOSED, verdict
@@ -170,7 +170,7 @@ class CoordinatorMachine:
         return []
 
     def caught_up(self, now: float) -> None:
-        """Note that all that had come was handled at a time."""
+        """See `Detector.caught_up`."""
         self._detector.caught_up(now)
 
     def deadline(self) -> float | None:
@@ -183,21 +183,21 @@ class CoordinatorMachine:
 
     @property
     def has_told_all(self) -> bool:
-        """Whether the job is over, and no client is to come, or to come back, that has not heard of it."""
+        """Whether the job is over, and every client that may still come has heard the verdict."""
         return self._state is _State.CLOSED and not self._untold
 
     def is_member(self, client_id: int, incarnation: int) -> bool:
-        """Return whether such a process is a client of this job."""
+        """Return whether a process is a member of this job."""
         member = self._members.get(client_id)
         return member is not None and member.register.incarnation == incarnation
 
     def live(self) -> list[int]:
-        """Return the clients that are not known to be dead, or to be leaving."""
+        """Return the clients that are neither dead nor leaving, as far as is known."""
         dead = self._suspicions.dead
         return [member.client_id for member in self._members if member.client_id not in dead and not member.is_leaving]
 
     def whereabouts(self, client_id: int) -> str:
-        """Return where a client is, for a text."""
+        """Return address, phase and step of a client, for a text."""
         step = self._stragglers.describe(client_id).removeprefix("it is ")
         member = self._members[client_id]
         return f"{member.register.address}, in phase {member.phase}" + (f", {step}" if step else "")
@@ -222,7 +222,7 @@ class CoordinatorMachine:
         return effects
 
     def _register_again(self, member: MemberState, session: int, now: float) -> Effects:
-        """Take in a client whose first connection broke before it had heard anything: all is said again."""
+        """Register a member again: its first connection broke before it had heard anything, so all is sent again."""
         client_id, old = member.client_id, member.session
         self._members.move(member, session)
         self._suspicions.session_resumed(client_id)
@@ -287,7 +287,7 @@ class CoordinatorMachine:
         return [ev.Departed(client_id), *self._say_all(told)]
 
     def _dismiss(self) -> Effects:
-        """Let those go who want to; without them the job cannot go on for the others."""
+        """Dismiss the leaving clients; for the others the job ends, as it cannot go on without them."""
         self._state = _State.CLOSED
         leavers = [member for member in self._members if member.is_leaving]
         stayers = [member for member in self._members if not member.is_leaving]
@@ -313,7 +313,7 @@ class CoordinatorMachine:
         return self._fail(member, f"{error}: {cause}")
 
     def _answer_too_late(self, session: int, message: ClientMessage) -> Effects:
-        """Tell who comes for the first time why the job failed; who was here before has come for the next one."""
+        """Send the verdict to a client that comes for the first time; a member that comes again wants the next job."""
         if (member := self._members.at(session)) is not None:
             if isinstance(message, Goodbye):
                 self._gone.add(member.client_id)
@@ -364,7 +364,7 @@ class CoordinatorMachine:
         return ev.Answer(self._members.sessions, message)
 
     def _announcement(self) -> Formed:
-        """Return one object for all, however often: it is large."""
+        """Return the roster: one object for all, as it is large."""
         if self._formed is None:
             roster, has_services = self._members.roster(), self.config.has_services
             self._formed = Formed(self.config.job_id, _EPOCH, roster, has_services)

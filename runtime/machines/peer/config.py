@@ -10,7 +10,7 @@ from ..job_lists import digest_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerConfig:
-    """What a peer knows from the start; durations in seconds.
+    """The settings of a peer; durations in seconds.
 
     Attributes:
         addresses: the address of every client, or `None` where only the coordinator's is known.

@@ -1,4 +1,4 @@
-"""What one peer hears of the coordinator, and when it has to ask in another way."""
+"""One peer's watch over the coordinator: silence, redials, probes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from ..id_ranges import COORDINATOR
 from .config import PeerConfig
 
 _SILENT_INTERVALS = 2.5
+"""Heartbeats without an answer after which another connection is tried: fewer would be lost packets."""
+
 _GRACE = 1.0
+"""Seconds for a verdict to travel from the coordinator, on top of the time that it takes to find."""
 
 
 class CoordinatorWatch:
-    """Silence is judged by the detector. Before that, another connection is dialled, as this may lead nowhere by now.
+    """The coordinator's signs of life. Long before silence is death, another connection is dialled.
 
     While the job comes up, the coordinator's process is asked, too: where it answers, it is only overloaded.
 
@@ -32,7 +35,7 @@ class CoordinatorWatch:
         self._verdict_patience = timeout + 2 * interval + _GRACE
         self._heard_at = now
         self._answered_at = now
-        self._alive_at: float | None = None
+        self._is_slow = False  # alive, and silent
         self._registered_at = now
 
     def awake(self, now: float) -> None:
@@ -40,20 +43,20 @@ class CoordinatorWatch:
         self._detector.awake(now)
 
     def caught_up(self, now: float) -> None:
-        """Note that all that had come was handled at a time."""
+        """See `Detector.caught_up`."""
         self._detector.caught_up(now)
 
     def heard(self, now: float) -> None:
         """Note a message of the coordinator."""
         self._detector.heard(COORDINATOR, now)
         self._heard_at = self._answered_at = now
-        self._alive_at = None
+        self._is_slow = False
 
     def answered(self, now: float, *, is_alive: bool) -> None:
-        """Note that it was asked whether it lives; that it does says nothing of the connection."""
+        """Note the result of a probe; a process that is alive says nothing of the connection."""
         self._answered_at = now
         if is_alive:
-            self._alive_at = now
+            self._is_slow = True
             self._detector.heard(COORDINATOR, now)
 
     def resumed(self, now: float, *, is_sign_of_life: bool) -> None:
@@ -64,21 +67,21 @@ class CoordinatorWatch:
             self.answered(now, is_alive=True)
 
     def registers(self, now: float) -> None:
-        """Note that a registration was sent; a coordinator that is slow to answer is given ever longer."""
+        """Note that a registration was sent."""
         self._registered_at = now
 
     def registers_anew(self) -> str:
-        """Note that none was answered in time; returns that, for a text."""
+        """Note that a registration had no answer in time, and double the time-out; returns that, for a text."""
         waited, self._registration_patience = self._registration_patience, 2 * self._registration_patience
         return f"it did not answer the registration within {waited:g} s"
 
     def silence(self, now: float) -> str:
-        """Return that nothing was heard for too long, for a text; nothing where it was."""
+        """Return the cause, for a text, if the coordinator was silent for too long; otherwise nothing."""
         silent = self._detector.silent(now)
         return f"no heartbeat for {silent[0][1]:.1f} s" + (f" ({self.lost})" if self.lost else "") if silent else ""
 
     def death(self, reason: str) -> str:
-        """Return that it has died, for a text."""
+        """Return the cause for a proven death, for a text."""
         return f"process died ({reason}{'; ' if self.lost else ''}{self.lost})"
 
     # When what is due.
@@ -88,15 +91,15 @@ class CoordinatorWatch:
         return self._detector.deadline()
 
     def redial_due(self) -> float:
-        """Return when to dial again although the connection stands.
+        """Return when to dial another connection although this one stands.
 
         TCP itself sends again after ever longer pauses, and may find out that the network is back when all is over.
         Where its process has answered meanwhile, it is more likely slow; to dial costs it more time.
         """
-        return self._heard_at + (self._redial_patience if self._alive_at is None else self._patience_with_slowness)
+        return self._heard_at + (self._patience_with_slowness if self._is_slow else self._redial_patience)
 
     def ask_due(self) -> float:
-        """Return when to ask its process whether it lives."""
+        """Return when to probe its process."""
         return max(self._heard_at, self._answered_at) + self._ask_patience
 
     def registration_due(self) -> float:
@@ -104,5 +107,5 @@ class CoordinatorWatch:
         return self._registered_at + self._registration_patience
 
     def verdict_due(self, now: float) -> float:
-        """Return until when it may take it to find out what became of a client."""
+        """Return until when it may take the coordinator to decide what became of a client."""
         return now + self._verdict_patience
