@@ -171,7 +171,7 @@ class CoordinatorDriver:
         if isinstance(message, ClientMessage) and session is not None:
             if isinstance(message, Register):
                 self._client_of[session.number] = message.client_id
-            await self._inbox.put(ev.SessionMessage(session.number, message))
+            await self._inbox.put(ev.MessageReceived(session.number, message))
             # Not before: a reader that is cancelled as it waits has delivered nothing.
             table.take(number)
             if session.owes_acknowledgement:
@@ -235,9 +235,9 @@ class CoordinatorDriver:
 
     def _perform(self, effect: ev.CoordinatorEffect) -> None:
         match effect:
-            case ev.Answer(sessions, Formed() as formed):
+            case ev.SendTo(sessions, Formed() as formed):
                 self._begin(self._tell_in_turn(sessions, formed))
-            case ev.Answer(sessions, message):
+            case ev.SendTo(sessions, message):
                 if isinstance(message, Refused):
                     self._log_refusal(sessions, message)
                 for number in sessions:

@@ -15,7 +15,7 @@ from ...errors import (
 from ...transport.addresses import Address
 from ...transport.ports import LinkIdentity, LinkListener, Network, Server
 from ...transport.ring import Ring
-from ...transport.wire.messages import PreemptionNotice, StepTold
+from ...transport.wire.messages import PreemptionNotice, StepReply
 from ...transport.wire.services import ServiceReply
 from ..client.latch import Latch, first_set
 from ..configuration.validation import step_of
@@ -200,9 +200,9 @@ class CoordinationPeer:
             with contextlib.suppress(asyncio.QueueFull):
                 self._inbox.put_nowait(None)
 
-    def _wish(self, message: PreemptionNotice | StepTold) -> None:
+    def _wish(self, message: PreemptionNotice | StepReply) -> None:
         """Send a message in the name of the program; called on any thread."""
-        self._call_soon(self._inbox.put_nowait, ev.WishPreemption(message))
+        self._call_soon(self._inbox.put_nowait, ev.AgreementMessage(message))
 
     def _call_soon(self, function: Callable[..., object], *arguments: object) -> None:
         try:
@@ -263,7 +263,7 @@ class CoordinationPeer:
     def begin_to_leave(self) -> None:
         """Shut down with the other clients; `left` is set once that is done. Call it on the peer's loop."""
         if not self._is_over():
-            self._spawn(self._inbox.put(ev.WishLeave(self.ring.called)))
+            self._spawn(self._inbox.put(ev.LeaveRequested(self.ring.called)))
 
     async def leave(self) -> tuple[int, ...]:
         """Shut down with the other clients, and return those that did not join in time."""

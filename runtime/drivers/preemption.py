@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 
-from ...transport.wire.messages import PointSet, PreemptionNotice, StepAsked, StepTold
+from ...transport.wire.messages import PreemptionNotice, StepQuery, StepReply, SyncPoint
 from ..machines.preemption import NO_STEP, PointAnswered, PreemptionPoint
 
 _log = logging.getLogger("bringup")
@@ -30,7 +30,7 @@ class Preemption:
     def __init__(
         self,
         client_id: int,
-        send: Callable[[PreemptionNotice | StepTold], None],
+        send: Callable[[PreemptionNotice | StepReply], None],
         waiting: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self._point = PreemptionPoint(client_id)
@@ -52,7 +52,7 @@ class Preemption:
             ticket = next(self._tickets)
             effects = self._point.reached(ticket, step)
             for effect in effects:
-                if isinstance(effect, StepTold):
+                if isinstance(effect, StepReply):
                     self._send(effect)
                 elif effect.ticket == ticket:
                     return effect.is_reached
@@ -71,16 +71,16 @@ class Preemption:
         for notice in notices:
             self._send(notice)
 
-    def take(self, message: StepAsked | PointSet) -> None:
+    def take(self, message: StepQuery | SyncPoint) -> None:
         """Take in a message of the coordinator."""
-        if isinstance(message, PointSet):
+        if isinstance(message, SyncPoint):
             point = f"all save at step {message.step}" if message.step != NO_STEP else "there is no step to save at"
             _log.warning("%s: %s", point, message.reason)
         with self._lock:
-            effects = self._point.asked(message) if isinstance(message, StepAsked) else self._point.point_set(message)
+            effects = self._point.asked(message) if isinstance(message, StepQuery) else self._point.point_set(message)
             settled = [(self._held.pop(e.ticket, None), e) for e in effects if isinstance(e, PointAnswered)]
         for effect in effects:
-            if isinstance(effect, StepTold):
+            if isinstance(effect, StepReply):
                 self._send(effect)
         for future, answer in settled:
             if future is not None and future.set_running_or_notify_cancel():

@@ -16,21 +16,21 @@ from ...transport.wire.messages import (
     KindRun,
     Leaver,
     MemberInfo,
-    PointSet,
     PreemptionNotice,
     Span,
-    StepAsked,
-    StepTold,
+    StepQuery,
+    StepReply,
+    SyncPoint,
 )
-from .coordinator.events import Answer as Answer
 from .coordinator.events import CloseSession as CloseSession
 from .coordinator.events import CoordinatorEffect as CoordinatorEffect
 from .coordinator.events import CoordinatorEvent as CoordinatorEvent
 from .coordinator.events import Departed as Departed
+from .coordinator.events import MessageReceived as MessageReceived
 from .coordinator.events import Probe as Probe
 from .coordinator.events import ProbeAnswered as ProbeAnswered
+from .coordinator.events import SendTo as SendTo
 from .coordinator.events import SessionEnded as SessionEnded
-from .coordinator.events import SessionMessage as SessionMessage
 from .coordinator.events import SessionResumed as SessionResumed
 from .coordinator.events import Tag as Tag
 from .core_table import CoreTable
@@ -157,14 +157,14 @@ class MergeFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class WishPreemption:
+class AgreementMessage:
     """The user's part in the agreement on a preemption point: what to send."""
 
-    message: PreemptionNotice | StepTold
+    message: PreemptionNotice | StepReply
 
 
 @dataclass(frozen=True, slots=True)
-class WishLeave:
+class LeaveRequested:
     """The user shuts the system down, after so many collectives."""
 
     collectives: int = 0
@@ -196,8 +196,8 @@ PeerEvent = (
     | Merged
     | MergeFailed
     | ProgressReported
-    | WishPreemption
-    | WishLeave
+    | AgreementMessage
+    | LeaveRequested
     | Abort
 )
 
@@ -277,7 +277,7 @@ class Failed:
 class Preempt:
     """The agreement on a preemption point goes on: what the coordinator says."""
 
-    message: StepAsked | PointSet
+    message: StepQuery | SyncPoint
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ...transport.wire.messages import PointSet, PreemptionNotice, StepAsked, StepTold
+from ...transport.wire.messages import PreemptionNotice, StepQuery, StepReply, SyncPoint
 from .id_ranges import name_ids
 
 WINDOW = 900.0
@@ -60,7 +60,7 @@ class _Asking:
     steps: dict[int, int]
 
 
-ToAll = list[StepAsked | PointSet]
+ToAll = list[StepQuery | SyncPoint]
 """Messages that every client is to be sent."""
 
 
@@ -99,7 +99,7 @@ class PreemptionAgreement:
             self._notices[client_id] = notice
         return self.wake(now)
 
-    def told(self, client_id: int, message: StepTold, now: float) -> ToAll:
+    def told(self, client_id: int, message: StepReply, now: float) -> ToAll:
         """Take in a client's step; an answer to an earlier agreement is dropped."""
         asking = self._asking
         if asking is None or message.number != self._number:
@@ -140,7 +140,7 @@ class PreemptionAgreement:
             return []
         self._number += 1
         self._asking = _Asking(min(due_notices, key=lambda notice: notice.due), now + self._answer_timeout, {})
-        return [StepAsked(self._number)]
+        return [StepQuery(self._number)]
 
     def _settle_when_all_have_told(self, asking: _Asking, now: float) -> ToAll:
         if self._untold(asking):
@@ -154,7 +154,7 @@ class PreemptionAgreement:
     def _settle(self, step: int, reason: str, now: float) -> ToAll:
         self._notices = {client_id: notice for client_id, notice in self._notices.items() if notice.start > now}
         self._asking = None
-        return [PointSet(self._number, step, reason)]
+        return [SyncPoint(self._number, step, reason)]
 
     def _why(self, notice: _Notice, now: float) -> str:
         left = notice.due - now
@@ -162,7 +162,7 @@ class PreemptionAgreement:
         return f"client {notice.client_id} is to be preempted {when}: {notice.reason}"
 
 
-FromPoint = list[StepTold | PointAnswered]
+FromPoint = list[StepReply | PointAnswered]
 """What to send to the coordinator, and what to tell the program."""
 
 
@@ -197,12 +197,12 @@ class PreemptionPoint:
             return []
         return [*self._come_to(step), PointAnswered(ticket, step in self._points)]
 
-    def asked(self, message: StepAsked) -> FromPoint:
+    def asked(self, message: StepQuery) -> FromPoint:
         """Take in a query of the coordinator; the answer waits for the program's first step."""
         self._asked, self._told = message.number, None
         return self._tell() if self._step != NO_STEP else []
 
-    def point_set(self, message: PointSet) -> FromPoint:
+    def point_set(self, message: SyncPoint) -> FromPoint:
         """Take in the result of an agreement."""
         if message.number != self._asked:
             return []
@@ -231,7 +231,7 @@ class PreemptionPoint:
     def _tell(self) -> FromPoint:
         assert self._asked is not None
         self._told = self._step
-        return [StepTold(self._asked, self._step)]
+        return [StepReply(self._asked, self._step)]
 
     def _release(self) -> FromPoint:
         """Answer the pending calls in the order of their steps."""

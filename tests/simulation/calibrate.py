@@ -46,7 +46,7 @@ def main() -> None:
     parts = framing.encode(items)
     print(f"encode a byte of Items    {_micros(lambda: framing.encode(items), 20) / len(parts):8.4f} us")
     print(f"a call of Python          {_micros(_calls, 20) / 100_000:8.4f} us")
-    print(f"a beat and its answer     {asyncio.run(_beats()):8.2f} us at the coordinator, all included")
+    print(f"a beat and its answer     {asyncio.run(_heartbeats()):8.2f} us at the coordinator, all included")
 
 
 def _formed(num_clients: int) -> Formed:
@@ -75,7 +75,7 @@ def _called(number: int) -> int:
     return number
 
 
-async def _beats() -> float:
+async def _heartbeats() -> float:
     config = CoordinatorConfig(
         num_clients=_CLIENTS, job_name="worker", job_id="0", heartbeat_interval=1.0, heartbeat_timeout=60.0
     )

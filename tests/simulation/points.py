@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bringup.runtime.machines import events as ev
 from bringup.runtime.machines.preemption import FromPoint, PointAnswered, PreemptionPoint
-from bringup.transport.wire.messages import PointSet, StepAsked
+from bringup.transport.wire.messages import StepQuery, SyncPoint
 
 from . import bounds
 
@@ -47,9 +47,9 @@ class Points:
         """Give notice that this client is to be taken."""
         self._carry_out(list(self._machine.announce(deadline_in, "it received SIGTERM")))
 
-    def take(self, message: StepAsked | PointSet) -> None:
+    def take(self, message: StepQuery | SyncPoint) -> None:
         """Take in what the coordinator says."""
-        is_asked = isinstance(message, StepAsked)
+        is_asked = isinstance(message, StepQuery)
         self._carry_out(self._machine.asked(message) if is_asked else self._machine.point_set(message))
 
     def _carry_out(self, effects: FromPoint) -> None:
@@ -65,4 +65,4 @@ class Points:
                 assert told is effect.is_reached, f"{process.name} is told otherwise at step {step} than another"
                 process.later(0.0, then)
             else:
-                process.tell_peer(ev.WishPreemption(effect))
+                process.tell_peer(ev.AgreementMessage(effect))

@@ -133,7 +133,7 @@ class Process(OsProcess):
             return
         now = self.leave_wished_at = self.world.clock.now
         self._note_work_ends()
-        self.tell_peer(ev.WishLeave())
+        self.tell_peer(ev.LeaveRequested())
         due = now + self.config.shutdown_timeout + _LEAVE_GRACE + self.world.patience
         self.world.clock.at(due, invariants.waits_no_longer, self, "for its shutdown", self.has_ended, now)
 

@@ -341,7 +341,7 @@ class HostSessions:
         client.heard_at = self._now
         if type(message) is Leave:
             client.is_let_go = True
-        self._process.tell_coordinator(ev.SessionMessage(session, message))
+        self._process.tell_coordinator(ev.MessageReceived(session, message))
 
     def _lost(self, number: int, reason: str) -> None:
         del self._ends[number]

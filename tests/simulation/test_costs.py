@@ -121,7 +121,7 @@ def calls_when_all_come_back(num_clients: int) -> int:
 
         def handle(event: Any, now: float) -> Any:
             nonlocal calls
-            if isinstance(event, ev.SessionMessage):
+            if isinstance(event, ev.MessageReceived):
                 return shipped(event, now)  # whoever has come back is told of to all, which is their square
             (effects, _), _ = meter(lambda: (shipped(event, now), coordinator.machine.deadline()))
             calls += meter.calls

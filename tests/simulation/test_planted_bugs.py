@@ -32,7 +32,7 @@ from bringup.runtime.machines.session.resend_buffer import ResendBuffer
 from bringup.transport import attempts
 from bringup.transport.attempts import Goal, NameRecord, TroubleKind
 from bringup.transport.ports import ProbeOutcome
-from bringup.transport.wire.messages import PointSet, Ready, Verdict
+from bringup.transport.wire.messages import Ready, SyncPoint, Verdict
 from bringup.transport.wire.services import GetKey, Value
 
 from .run import run_seed
@@ -47,9 +47,9 @@ def drop_the_goodbye(patch: pytest.MonkeyPatch) -> None:
 
 
 def push_the_verdict_to_all_but_one(patch: pytest.MonkeyPatch) -> None:
-    def to_all(self: Any, message: Any) -> ev.Answer:
+    def to_all(self: Any, message: Any) -> ev.SendTo:
         sessions = self._members.sessions
-        return ev.Answer(sessions[:-1] if isinstance(message, Verdict) else sessions, message)
+        return ev.SendTo(sessions[:-1] if isinstance(message, Verdict) else sessions, message)
 
     patch.setattr(CoordinatorMachine, "_to_all", to_all)
 
@@ -259,9 +259,9 @@ def place_the_point_elsewhere(patch: pytest.MonkeyPatch) -> None:
     """One client saves a step later than the others."""
     shipped = PreemptionPoint.point_set
 
-    def point_set(self: Any, message: PointSet) -> Any:
+    def point_set(self: Any, message: SyncPoint) -> Any:
         if self._client_id == 1 and message.step != NO_STEP:
-            message = PointSet(message.number, message.step + 1, message.reason)
+            message = SyncPoint(message.number, message.step + 1, message.reason)
         return shipped(self, message)
 
     patch.setattr(PreemptionPoint, "point_set", point_set)

@@ -214,9 +214,9 @@ class World:
 
     def _perform(self, host: Process, effect: ev.CoordinatorEffect) -> None:
         match effect:
-            case ev.Answer(sessions, Formed() as formed):
+            case ev.SendTo(sessions, Formed() as formed):
                 self._tell_in_turn(host, sessions, formed)
-            case ev.Answer(sessions, message):
+            case ev.SendTo(sessions, message):
                 self._answer(host, sessions, message)
             case ev.Departed(client_id):
                 host.hosted.services.leave(client_id)

@@ -184,7 +184,7 @@ class PreemptionNotice(Body, frozen=True, tag=40):
     reason: str
 
 
-class StepTold(Body, frozen=True, tag=41):
+class StepReply(Body, frozen=True, tag=41):
     """From a client: `step` is the last that its program came to, and it comes to no later one unknowingly."""
 
     number: Signed
@@ -257,13 +257,13 @@ class Dismissed(Shared, frozen=True, tag=47):
     missing: _Ints
 
 
-class StepAsked(Shared, frozen=True, tag=48):
+class StepQuery(Shared, frozen=True, tag=48):
     """To all clients: which step is your program at? `number` counts the agreements."""
 
     number: Signed
 
 
-class PointSet(Shared, frozen=True, tag=49):
+class SyncPoint(Shared, frozen=True, tag=49):
     """To all clients: the sync step is `step`, for `reason`; `NO_STEP` where there is none, and `reason` says why."""
 
     number: Signed
@@ -304,7 +304,7 @@ class TopologyTold(Body, frozen=True, tag=55):
     reason: str
 
 
-ClientMessage = Register | Heartbeat | Ready | Suspect | LinkDelayed | Leave | Goodbye | PreemptionNotice | StepTold
-CoordinatorMessage = Refused | HeartbeatAck | Formed | Commit | Verdict | Dismissed | StepAsked | PointSet | Leaving
+ClientMessage = Register | Heartbeat | Ready | Suspect | LinkDelayed | Leave | Goodbye | PreemptionNotice | StepReply
+CoordinatorMessage = Refused | HeartbeatAck | Formed | Commit | Verdict | Dismissed | StepQuery | SyncPoint | Leaving
 VisitorMessage = AskTopology | TopologyTold
 Message = ClientMessage | CoordinatorMessage | SessionMessage | VisitorMessage

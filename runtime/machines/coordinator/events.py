@@ -12,7 +12,7 @@ Tag = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class SessionMessage:
+class MessageReceived:
     """A message of the client at the other end of `session`."""
 
     session: int
@@ -47,11 +47,11 @@ class ProbeAnswered:
     detail: str
 
 
-CoordinatorEvent = SessionMessage | SessionEnded | SessionResumed | ProbeAnswered
+CoordinatorEvent = MessageReceived | SessionEnded | SessionResumed | ProbeAnswered
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SendTo:
     """Send one message in each of `sessions`; where no connection stands it waits for the next."""
 
     sessions: tuple[int, ...]
@@ -81,4 +81,4 @@ class Departed:
     client_id: int
 
 
-CoordinatorEffect = Answer | CloseSession | Probe | Departed
+CoordinatorEffect = SendTo | CloseSession | Probe | Departed

@@ -30,13 +30,13 @@ from ....transport.wire.messages import (
     Leaving,
     LinkDelayed,
     Overdue,
-    PointSet,
     PreemptionNotice,
     Ready,
     Register,
-    StepAsked,
-    StepTold,
+    StepQuery,
+    StepReply,
     Suspect,
+    SyncPoint,
     Verdict,
 )
 from .. import events as ev
@@ -95,7 +95,7 @@ class CoordinatorMachine:
         """Take in one event."""
         self._detector.awake(now)
         match event:
-            case ev.SessionMessage(session, message):
+            case ev.MessageReceived(session, message):
                 if self._state is _State.CLOSED:
                     return self._answer_too_late(session, message)
                 if isinstance(message, Register):
@@ -130,7 +130,7 @@ class CoordinatorMachine:
                 return self._probe_suspects(now)
             case PreemptionNotice(_, deadline_in, reason):
                 return self._say_all(self._preemption.announce(member.client_id, deadline_in, reason, now))
-            case StepTold():
+            case StepReply():
                 return self._say_all(self._preemption.told(member.client_id, message, now))
             case Leave() if not member.is_leaving:
                 return self._on_leave(member, message, now)
@@ -212,10 +212,10 @@ class CoordinatorMachine:
             return self._register_again(incumbent, session, now)
         refusal = refusal_of(register, self.config, self._members, is_forming=self._state is _State.FORMING)
         if refusal is not None:
-            return [ev.Answer((session,), refusal), ev.CloseSession(session)]
+            return [ev.SendTo((session,), refusal), ev.CloseSession(session)]
         self._members.add(register, session)
         self._detector.heard(register.client_id, now)
-        effects: Effects = [ev.Answer((session,), self.welcome)]
+        effects: Effects = [ev.SendTo((session,), self.welcome)]
         if self._members.are_complete:
             self._state = _State.BRINGING_UP
             effects.append(self._to_all(self._announcement()))
@@ -227,9 +227,9 @@ class CoordinatorMachine:
         self._members.move(member, session)
         self._suspicions.session_resumed(client_id)
         self._detector.heard(client_id, now)
-        effects: Effects = [ev.CloseSession(old), ev.Answer((session,), self.welcome)]
+        effects: Effects = [ev.CloseSession(old), ev.SendTo((session,), self.welcome)]
         if self._state is _State.BRINGING_UP:
-            effects.append(ev.Answer((session,), self._announcement()))
+            effects.append(ev.SendTo((session,), self._announcement()))
         return effects
 
     def _on_session_ended(self, member: MemberState, ended: ev.SessionEnded, now: float) -> Effects:
@@ -260,7 +260,7 @@ class CoordinatorMachine:
         self._stragglers.note(member.client_id, beat, now)
         if (stalled := self._stragglers.stalled(member.client_id)) is not None:
             return self._fail(self._members[stalled[0]], stalled[1])
-        return [ev.Answer((member.session,), self._ack(member, beat.sequence, now))]
+        return [ev.SendTo((member.session,), self._ack(member, beat.sequence, now))]
 
     def _on_ready(self, member: MemberState, ready: Ready) -> Effects:
         self._vote.add(member.client_id, ready)
@@ -293,10 +293,10 @@ class CoordinatorMachine:
         stayers = [member for member in self._members if not member.is_leaving]
         without = [member.client_id for member in stayers]
         self._untold = {member.client_id for member in self._members if not member.is_connected}
-        effects: Effects = [ev.Answer(tuple(member.session for member in leavers), Dismissed(pack_ids(without)))]
+        effects: Effects = [ev.SendTo(tuple(member.session for member in leavers), Dismissed(pack_ids(without)))]
         if stayers:
             cause = f"it shut down, and {name_ids(without)} did not join in time"
-            effects.append(ev.Answer(tuple(member.session for member in stayers), self._verdict(leavers[0], cause)))
+            effects.append(ev.SendTo(tuple(member.session for member in stayers), self._verdict(leavers[0], cause)))
         return effects
 
     def _on_goodbye(self, member: MemberState, error: str, cause: str, now: float) -> Effects:
@@ -321,7 +321,7 @@ class CoordinatorMachine:
         if self._last_word is None or not isinstance(message, Register) or message.client_id not in self._untold:
             return [ev.CloseSession(session)]
         self._untold.remove(message.client_id)
-        return [ev.Answer((session,), self._last_word), ev.CloseSession(session)]
+        return [ev.SendTo((session,), self._last_word), ev.CloseSession(session)]
 
     def _probe_suspects(self, now: float) -> Effects:
         registers = ((tag, self._members[client_id].register) for tag, client_id in self._suspicions.probes(now))
@@ -357,11 +357,11 @@ class CoordinatorMachine:
         missing = self._members.missing() if has_missing else ()
         return Verdict(error, who.client_id, who.address, who.hostname, member.phase, cause, missing, also)
 
-    def _say_all(self, messages: Iterable[StepAsked | PointSet | Leaving]) -> Effects:
+    def _say_all(self, messages: Iterable[StepQuery | SyncPoint | Leaving]) -> Effects:
         return [self._to_all(message) for message in messages]
 
-    def _to_all(self, message: Formed | Commit | Verdict | StepAsked | PointSet | Leaving) -> ev.Answer:
-        return ev.Answer(self._members.sessions, message)
+    def _to_all(self, message: Formed | Commit | Verdict | StepQuery | SyncPoint | Leaving) -> ev.SendTo:
+        return ev.SendTo(self._members.sessions, message)
 
     def _announcement(self) -> Formed:
         """Return the roster: one object for all, as it is large."""

@@ -41,12 +41,12 @@ class Heartbeats:
         self._phase_changed_at = None
         return self.sent
 
-    def due(self, phase: Phase, acked_at: float, patience_ends: float | None) -> float | None:
+    def due(self, phase: Phase, updated_at: float, patience_ends: float | None) -> float | None:
         """Return when the next is due; `None` before the first.
 
         Args:
             phase: of this client, now.
-            acked_at: when the coordinator last answered.
+            updated_at: when the coordinator last answered.
             patience_ends: when this client will give up, if it will: shortly before, it asks for fresh news, so that
                 its error names the clients that are missing then.
         """
@@ -57,6 +57,6 @@ class Heartbeats:
             due = min(due, self._phase_changed_at + _PHASE_REPORT_DELAY)
         if patience_ends is not None:
             last_news = patience_ends - _FRESH_NEWS_BEFORE_DEADLINE
-            if acked_at < last_news and self._sent_at < last_news:
+            if updated_at < last_news and self._sent_at < last_news:
                 due = min(due, last_news)
         return due

@@ -28,13 +28,13 @@ from ..phases import Phase, furthest_behind
 from .config import PeerConfig
 
 
-class Knowledge:
+class JobView:
     """Kept up to date by the peer's machine from what the coordinator says.
 
     Attributes:
         formed: the members, once all have registered.
         host: client 0, once the coordinator has answered.
-        acked_at: when the coordinator last answered.
+        updated_at: when the coordinator last answered.
         dial_reason: why the coordinator cannot be reached, or could not.
         link_reason: why the link to the right neighbour cannot be opened yet.
     """
@@ -43,7 +43,7 @@ class Knowledge:
         self._config = config
         self.formed: Formed | None = None
         self.host: MemberInfo | None = None
-        self.acked_at = now
+        self.updated_at = now
         self.dial_reason = ""
         self.link_reason = ""
         self._is_registered = False
@@ -57,7 +57,7 @@ class Knowledge:
     def acknowledge(self, ack: HeartbeatAck, now: float) -> None:
         """Take in an answer of the coordinator."""
         self._is_registered = True
-        self.acked_at = now
+        self.updated_at = now
         self.host = ack.host[0] if ack.host else self.host
         self._missing = ack.missing
         self._overdue = {late.client_id: late.age for late in ack.overdue}
@@ -104,7 +104,7 @@ class Knowledge:
 
     def age_of(self, client_id: int, now: float) -> float:
         """Return the seconds since a client is known to have been heard by the coordinator."""
-        return now - self.acked_at + self._overdue.get(client_id, 0.0)
+        return now - self.updated_at + self._overdue.get(client_id, 0.0)
 
     def step_of(self, client_id: int, now: float) -> tuple[int, float] | None:
         """Return the step a client was last known to be at, and for how many seconds."""

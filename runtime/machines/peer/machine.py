@@ -35,11 +35,11 @@ from ....transport.wire.messages import (
     Leaving,
     LinkDelayed,
     MemberUpdate,
-    PointSet,
     Ready,
     Refused,
-    StepAsked,
+    StepQuery,
     Suspect,
+    SyncPoint,
     Verdict,
 )
 from .. import events as ev
@@ -52,7 +52,7 @@ from ..phases import Phase, Progress, Timeline
 from .config import PeerConfig
 from .coordinator_watch import CoordinatorWatch
 from .heartbeats import Heartbeats
-from .job_view import Knowledge
+from .job_view import JobView
 
 _GRACE = 1.0
 _PATIENCE_TO_TELL = 2.0
@@ -122,7 +122,7 @@ class PeerMachine:
         self.leavers: tuple[int, ...] = ()
         self._state = PeerState.NEW
         self._last_phase: Phase | None = None
-        self._knowledge = Knowledge(config, now)
+        self._view = JobView(config, now)
         self._watch = CoordinatorWatch(config, now)
         self._devices: tuple[LocalDevice, ...] | None = None
         self._is_linked = False
@@ -135,9 +135,9 @@ class PeerMachine:
         self._lag = Lag()
         self._initialization_deadline = now + config.initialization_timeout
         self._table: CoreTable | None = None
-        self._beats = Heartbeats(config.heartbeat_interval)
+        self._heartbeats = Heartbeats(config.heartbeat_interval)
         self._suspected: tuple[float, int, str] | None = None
-        self._held: tuple[float, BringupError] | None = None
+        self._backend_error: tuple[float, BringupError] | None = None
         self._leave_deadline: float | None = None
         self._program: ev.ProgressReported | None = None
 
@@ -151,7 +151,7 @@ class PeerMachine:
         phase = self.phase
         effects = self._handle(event, now)
         if self.phase is not phase:
-            self._beats.phase_changed(now)
+            self._heartbeats.phase_changed(now)
         return effects
 
     def _handle(self, event: ev.PeerEvent, now: float) -> Effects:
@@ -161,7 +161,7 @@ class PeerMachine:
             case ev.Begin():
                 return self._begin(now)
             case ev.DialFailed(reason):
-                self._knowledge.dial_reason = reason
+                self._view.dial_reason = reason
             case ev.Connected(tag, link_address) if self._is_current(ev.Connect, tag):
                 return self._register(link_address, now)
             case ev.SessionLost(reason):
@@ -171,9 +171,9 @@ class PeerMachine:
                 self._watch.resumed(now, is_sign_of_life=self._state in BEFORE_UP)
                 return self._heartbeat(now)
             case ev.CoordinatorGone(reason):
-                return self._close(self._knowledge.coordinator_lost(self.phase, self._watch.death(reason)))
+                return self._close(self._view.coordinator_lost(self.phase, self._watch.death(reason)))
             case ev.SessionGivenUp(reason):
-                return self._close(self._knowledge.coordinator_lost(self.phase, reason))
+                return self._close(self._view.coordinator_lost(self.phase, reason))
             case ev.ProbeAnswered(tag, outcome) if self._is_current(ev.Probe, tag):
                 self._watch.answered(now, is_alive=outcome is ProbeOutcome.ALIVE)
             case ev.BackendStarted(tag, devices) if self._is_current(ev.StartBackend, tag):
@@ -181,7 +181,7 @@ class PeerMachine:
                 self.timeline.leave(Phase.DEVICES, now)
                 return self._merge_when_possible(now)
             case ev.RingConnected(tag) if self._is_current(ev.ConnectRing, tag):
-                self._is_linked, self._knowledge.link_reason = True, ""
+                self._is_linked, self._view.link_reason = True, ""
                 self.timeline.leave(Phase.RING, now)
                 return self._merge_when_possible(now)
             case ev.Merged(tag, table) if self._is_current(ev.Merge, tag):
@@ -196,15 +196,15 @@ class PeerMachine:
                 self._suspected = (self._watch.verdict_due(now), client_id, cause)
                 return [ev.Send(Suspect(client_id, cause))]
             case ev.LinkDelayed(client_id, cause, is_refused) if self._state is PeerState.BRINGING_UP:
-                self._knowledge.link_reason = f"no link to client {client_id} yet: {cause}"
+                self._view.link_reason = f"no link to client {client_id} yet: {cause}"
                 return [ev.Send(LinkDelayed(client_id, cause, is_refused))]
             case ev.HealthChanged(healthy, detail):
                 return self._on_health(healthy, detail[:_HEALTH_CHARACTERS_MAX], now)
             case ev.ProgressReported():
                 self._program = event
-            case ev.WishPreemption(message):
+            case ev.AgreementMessage(message):
                 return [ev.Send(message)] if self._state is PeerState.UP else []
-            case ev.WishLeave(collectives):
+            case ev.LeaveRequested(collectives):
                 return self._leave(collectives, now)
             case ev.Abort(error):
                 return self._fail(error)
@@ -220,21 +220,21 @@ class PeerMachine:
             case Formed():
                 return self._on_formed(message, now)
             case Commit(kinds, spans) if self._state is PeerState.COMMITTING:
-                formed = self._knowledge.formed
+                formed = self._view.formed
                 assert formed is not None
                 assert self._table is not None
                 self._state = PeerState.UP
-                self._knowledge.commit()
+                self._view.commit()
                 self.timeline.leave(Phase.COMMIT, now)
                 return [
                     ev.Up(formed.job_id, formed.epoch, formed.members, self._table, kinds, spans, formed.has_services)
                 ]
             case Verdict():
-                return self._close(self._knowledge.of_verdict(message))
+                return self._close(self._view.of_verdict(message))
             case Refused():
                 message = named(message, self.config.addresses)
                 return self._close(of_refusal(message, self.config.client_id, self.config.coordinator_address))
-            case StepAsked() | PointSet():
+            case StepQuery() | SyncPoint():
                 return [ev.Preempt(message)]
             case Leaving(leavers):
                 self.leavers = pack_ids({*unpack_ids(self.leavers), *leaver_ids(leavers)})
@@ -266,19 +266,19 @@ class PeerMachine:
 
     def _judge(self, now: float) -> Effects:
         if self._state in BEFORE_UP and now >= self._initialization_deadline:
-            return self._fail(self._knowledge.timed_out(self.phase))
+            return self._fail(self._view.timed_out(self.phase))
         if self._hosts_coordinator and self._state in BEFORE_UP:
             # Its coordinator lives as it does; where it is overloaded, it answers itself late, too.
             self._watch.answered(now, is_alive=True)
         if silence := self._watch.silence(now):
             # It may still hear this client, and can tell the others then.
-            return self._fail(self._knowledge.coordinator_lost(self.phase, silence))
-        if self._held is not None and now >= self._held[0]:
-            return self._fail(self._held[1], Phase.DEVICES)
+            return self._fail(self._view.coordinator_lost(self.phase, silence))
+        if self._backend_error is not None and now >= self._backend_error[0]:
+            return self._fail(self._backend_error[1], Phase.DEVICES)
         if self._suspected is not None and now >= self._suspected[0]:
-            return self._fail(self._knowledge.link_broken(self.phase, *self._suspected[1:]))
+            return self._fail(self._view.link_broken(self.phase, *self._suspected[1:]))
         if self._leave_deadline is not None and now >= self._leave_deadline:
-            return self._fail(self._knowledge.coordinator_lost(self.phase, "it did not answer the wish to shut down"))
+            return self._fail(self._view.coordinator_lost(self.phase, "it did not answer the wish to shut down"))
         return []
 
     def caught_up(self, now: float) -> None:
@@ -293,7 +293,7 @@ class PeerMachine:
         candidates.append(self._leave_deadline)
         if self._state in BEFORE_UP:
             candidates.append(self._initialization_deadline)
-        candidates += [waiting[0] for waiting in (self._suspected, self._held) if waiting is not None]
+        candidates += [waiting[0] for waiting in (self._suspected, self._backend_error) if waiting is not None]
         return min((self._lag.after(due) for due in candidates if due is not None), default=None)
 
     # Steps.
@@ -310,7 +310,7 @@ class PeerMachine:
         self._watch.registers(now)
         return [
             ev.Send(self.config.registration(link_address)),
-            *([] if self._held is None else self._fail(self._held[1], Phase.DEVICES)),
+            *([] if self._backend_error is None else self._fail(self._backend_error[1], Phase.DEVICES)),
         ]
 
     def _on_ack(self, ack: HeartbeatAck, now: float) -> Effects:
@@ -318,15 +318,15 @@ class PeerMachine:
             self._state = PeerState.WAITING
             self.timeline.leave(Phase.CONNECT, now)
             self.timeline.enter(Phase.RENDEZVOUS, now)
-            self._beats.begin(now)
-        self._knowledge.acknowledge(ack, now)
+            self._heartbeats.begin(now)
+        self._view.acknowledge(ack, now)
         return []
 
     def _on_formed(self, formed: Formed, now: float) -> Effects:
         if self._state is not PeerState.WAITING:
             return []
         self._state = PeerState.BRINGING_UP
-        self._knowledge.form(formed)
+        self._view.form(formed)
         self._epoch = formed.epoch
         self.timeline.leave(Phase.RENDEZVOUS, now)
         self.timeline.enter(Phase.RING, now)
@@ -357,7 +357,7 @@ class PeerMachine:
         return [ev.Send(Leave(self.config.shutdown_timeout, collectives))]
 
     def _on_dismissed(self, missing: tuple[int, ...]) -> Effects:
-        error = self._knowledge.not_joined(missing) if missing else None
+        error = self._view.not_joined(missing) if missing else None
         self.leavers = pack_ids({*range(self.config.num_clients)} - {*unpack_ids(missing)})
         self._end(error)
         return [ev.Left(tuple(unpack_ids(missing)), error)]
@@ -365,18 +365,18 @@ class PeerMachine:
     def _on_session_lost(self, reason: str) -> Effects:
         if self._state is PeerState.REGISTERING:
             self._state = PeerState.CONNECTING
-            self._knowledge.dial_reason = reason
+            self._view.dial_reason = reason
             return [ev.Connect(self._tag(ev.Connect))]
         if self._state not in REGISTERED:
             return []
         if self._hosts_coordinator:
-            return self._close(self._knowledge.coordinator_lost(self.phase, reason))
+            return self._close(self._view.coordinator_lost(self.phase, reason))
         self._watch.lost = reason
         self._is_redialling = True
         return []
 
     def _heartbeat(self, now: float) -> Effects:
-        number = self._beats.send(self.phase, now)
+        number = self._heartbeats.send(self.phase, now)
         step, age, busy = self._progress(now)
         return [ev.Send(Heartbeat(number, self.phase, *self._health, step, age, busy))]
 
@@ -393,13 +393,13 @@ class PeerMachine:
         if self._state is not PeerState.CONNECTING:
             return self._fail(error, Phase.DEVICES)
         # It is kept until the coordinator can be told of it, but not for long.
-        self._held = (now + _PATIENCE_TO_TELL, error)
+        self._backend_error = (now + _PATIENCE_TO_TELL, error)
         return []
 
     def _on_health(self, healthy: bool, detail: str, now: float) -> Effects:
         self._health = (healthy, detail)
         if self._state is PeerState.UP and self.config.fails_when_unhealthy and not healthy:
-            return self._fail(self._knowledge.devices_failed(self.phase, detail))
+            return self._fail(self._view.devices_failed(self.phase, detail))
         return self._heartbeat(now) if self._state in REGISTERED else []
 
     def _fail(self, error: BaseException, phase: Phase | None = None) -> Effects:
@@ -414,7 +414,7 @@ class PeerMachine:
 
     def _end(self, error: BaseException | None) -> None:
         self._last_phase = self.phase if error is not None else Phase.CLOSED
-        self._knowledge.end(error)
+        self._view.end(error)
         self._state = PeerState.CLOSED
 
     # Facts.
@@ -426,25 +426,25 @@ class PeerMachine:
 
     def progress(self, now: float) -> Progress:
         """Return how far this client is, for a progress line."""
-        known = self._knowledge
+        known = self._view
         return Progress(self.phase, self.timeline.elapsed(now), known.missing(), known.waiting_for(self.phase))
 
     def update_of(self, client_id: int) -> MemberUpdate | None:
         """Return the last known phase, health and reconnections of a client, where the coordinator has said any."""
         if client_id == self.config.client_id:
             own = MemberUpdate(client_id, self._last_phase or self.phase, *self._health, self._watch.reconnects)
-            return self._knowledge.update_of(client_id, own)
-        return self._knowledge.update_of(client_id)
+            return self._view.update_of(client_id, own)
+        return self._view.update_of(client_id)
 
     def step_of(self, client_id: int, now: float) -> tuple[int, float] | None:
         """Return the step that another client's program is known to be at, and for how many seconds."""
-        return self._knowledge.step_of(client_id, now)
+        return self._view.step_of(client_id, now)
 
     def age_of(self, client_id: int, now: float) -> float:
         """Return the seconds since a client is known to have been heard by the coordinator."""
         if client_id == self.config.client_id:
             return 0.0
-        return self._knowledge.age_of(client_id, now)
+        return self._view.age_of(client_id, now)
 
     # Helpers.
 
@@ -461,7 +461,7 @@ class PeerMachine:
 
     def _heartbeat_due(self) -> float | None:
         patience_ends = self._initialization_deadline if self._state in BEFORE_UP else None
-        return self._beats.due(self.phase, self._knowledge.acked_at, patience_ends)
+        return self._heartbeats.due(self.phase, self._view.updated_at, patience_ends)
 
     def _redial(self) -> Effects:
         if self._state is PeerState.REGISTERING:
@@ -470,13 +470,13 @@ class PeerMachine:
         return [ev.Redial()]
 
     def _ask(self) -> Effects:
-        host = self._knowledge.host
+        host = self._view.host
         assert host is not None
         return [ev.Probe(self._tag(ev.Probe), host.link_address, host.incarnation)]
 
     def _ask_due(self) -> float | None:
         """Return when to ask the coordinator's process whether it lives: while the job comes up, once it is known."""
-        is_known = self._knowledge.host is not None and not self._hosts_coordinator
+        is_known = self._view.host is not None and not self._hosts_coordinator
         return (
             self._watch.ask_due() if is_known and self._state in BEFORE_UP and ev.Probe not in self._awaited else None
         )

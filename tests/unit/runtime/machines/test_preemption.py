@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bringup.runtime.drivers.preemption import Preemption
 from bringup.runtime.machines.preemption import NO_STEP, PointAnswered, PreemptionAgreement, PreemptionPoint
-from bringup.transport.wire.messages import PointSet, PreemptionNotice, StepAsked, StepTold
+from bringup.transport.wire.messages import PreemptionNotice, StepQuery, StepReply, SyncPoint
 
 SIGTERM = "it received SIGTERM"
 
@@ -24,11 +24,11 @@ class Job:
     def __init__(self, num_clients: int) -> None:
         self.agreement = PreemptionAgreement(num_clients, window=900.0, answer_timeout=180.0)
         self.points = [PreemptionPoint(client_id, window=900.0) for client_id in range(num_clients)]
-        self.down: list[deque[StepAsked | PointSet]] = [deque() for _ in self.points]
-        self.up: list[deque[StepTold | PreemptionNotice]] = [deque() for _ in self.points]
+        self.down: list[deque[StepQuery | SyncPoint]] = [deque() for _ in self.points]
+        self.up: list[deque[StepReply | PreemptionNotice]] = [deque() for _ in self.points]
         self.calls: list[set[int]] = [set() for _ in self.points]
         self.answers: list[dict[int, bool]] = [{} for _ in self.points]
-        self.sets: list[PointSet] = []
+        self.sets: list[SyncPoint] = []
         self.now = 0.0
 
     def reach(self, client_id: int, step: int) -> bool | None:
@@ -44,29 +44,29 @@ class Job:
     def announce(self, client_id: int, deadline_in: float = 0.0) -> None:
         self.up[client_id] += self.points[client_id].announce(deadline_in, SIGTERM)
 
-    def take(self, client_id: int, effects: list[StepTold | PointAnswered]) -> None:
+    def take(self, client_id: int, effects: list[StepReply | PointAnswered]) -> None:
         for effect in effects:
-            if isinstance(effect, StepTold):
+            if isinstance(effect, StepReply):
                 self.up[client_id].append(effect)
             else:
                 assert effect.ticket not in self.answers[client_id]
                 self.answers[client_id][effect.ticket] = effect.is_reached
 
-    def to_all(self, messages: list[StepAsked | PointSet]) -> None:
-        self.sets += [message for message in messages if isinstance(message, PointSet)]
+    def to_all(self, messages: list[StepQuery | SyncPoint]) -> None:
+        self.sets += [message for message in messages if isinstance(message, SyncPoint)]
         for queue in self.down:
             queue += messages
 
     def deliver_up(self, client_id: int) -> None:
         message = self.up[client_id].popleft()
-        if isinstance(message, StepTold):
+        if isinstance(message, StepReply):
             self.to_all(self.agreement.told(client_id, message, self.now))
         else:
             self.to_all(self.agreement.announce(client_id, message.deadline_in, message.reason, self.now))
 
     def deliver_down(self, client_id: int) -> None:
         message, point = self.down[client_id].popleft(), self.points[client_id]
-        self.take(client_id, point.asked(message) if isinstance(message, StepAsked) else point.point_set(message))
+        self.take(client_id, point.asked(message) if isinstance(message, StepQuery) else point.point_set(message))
 
     def deliver_all(self) -> None:
         while any(self.up) or any(self.down):
@@ -271,16 +271,16 @@ def test_a_notice_of_what_is_far_away_is_sent_though_a_sync_step_is_ahead() -> N
 @pytest.mark.parametrize(("deadline_in", "begins"), [(-5.0, True), (math.nan, True), (math.inf, False)])
 def test_odd_deadlines_are_now_or_never(deadline_in: float, begins: bool) -> None:
     agreement = PreemptionAgreement(1)
-    assert agreement.announce(0, deadline_in, SIGTERM, 7.0) == ([StepAsked(1)] if begins else [])
+    assert agreement.announce(0, deadline_in, SIGTERM, 7.0) == ([StepQuery(1)] if begins else [])
 
 
 def test_answers_of_an_agreement_that_is_over_are_not_looked_at() -> None:
     agreement = PreemptionAgreement(1)
     agreement.announce(0, 0.0, SIGTERM, 0.0)
-    assert agreement.told(0, StepTold(7, 3), 0.0) == []
-    assert agreement.told(0, StepTold(1, 3), 0.0) == [PointSet(1, 4, f"client 0 is to be preempted now: {SIGTERM}")]
-    assert agreement.told(0, StepTold(1, 9), 0.0) == []
-    assert PreemptionPoint(0).point_set(PointSet(1, 4, "")) == []
+    assert agreement.told(0, StepReply(7, 3), 0.0) == []
+    assert agreement.told(0, StepReply(1, 3), 0.0) == [SyncPoint(1, 4, f"client 0 is to be preempted now: {SIGTERM}")]
+    assert agreement.told(0, StepReply(1, 9), 0.0) == []
+    assert PreemptionPoint(0).point_set(SyncPoint(1, 4, "")) == []
 
 
 def test_a_call_that_was_cancelled_is_made_again() -> None:
@@ -377,14 +377,14 @@ def test_a_call_that_is_held_waits_for_the_others_until_it_is_answered_or_given_
     sent: list[object] = []
     preemption = Preemption(1, sent.append, waiting)
     assert preemption.reached(1) is False
-    preemption.take(StepAsked(1))
-    assert sent == [StepTold(1, 1)]
+    preemption.take(StepQuery(1))
+    assert sent == [StepReply(1, 1)]
     held = preemption.reached(2)
     assert not isinstance(held, bool)
     assert waits == 1
-    preemption.take(PointSet(1, 2, SIGTERM))
+    preemption.take(SyncPoint(1, 2, SIGTERM))
     assert (held.result(0), waits) == (True, 0)
-    preemption.take(StepAsked(2))
+    preemption.take(StepQuery(2))
     held = preemption.reached(3)
     assert not isinstance(held, bool)
     assert waits == 1

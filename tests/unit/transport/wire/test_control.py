@@ -27,13 +27,13 @@ from bringup.transport.wire.messages import (
     MemberUpdate,
     Message,
     Overdue,
-    PointSet,
     PreemptionNotice,
     Refused,
     Register,
     Shared,
     Span,
     Step,
+    SyncPoint,
 )
 
 from .fuzz import check, fuzz
@@ -94,7 +94,7 @@ def test_what_a_member_says_of_itself_drives_no_terminal_and_forges_no_line() ->
 def test_what_is_too_large_for_the_other_side_is_not_sent() -> None:
     with pytest.raises(BringupError, match="PreemptionNotice message of 2000"):
         encode(PreemptionNotice(1, 0.0, "x" * 2_000_000))
-    assert len(encode(PointSet(1, 7, "x" * 2_000_000))) > 2_000_000
+    assert len(encode(SyncPoint(1, 7, "x" * 2_000_000))) > 2_000_000
 
 
 @pytest.mark.parametrize("kind", TYPES)
@@ -216,4 +216,4 @@ def test_numbers_and_texts_of_other_libraries_are_sent_as_their_own_kind() -> No
 
     message = Goodbye(Text("ready"), "", "")
     assert decode(encode(message)) == Goodbye("ready", "", "")
-    assert decode(encode(PointSet(Number(3), 7, ""))) == PointSet(3, 7, "")
+    assert decode(encode(SyncPoint(Number(3), 7, ""))) == SyncPoint(3, 7, "")

@@ -29,16 +29,16 @@ from bringup.transport.wire.messages import (
     Leaving,
     LinkDelayed,
     Message,
-    PointSet,
     PreemptionNotice,
     Ready,
     Refused,
     Register,
     Span,
     Step,
-    StepAsked,
-    StepTold,
+    StepQuery,
+    StepReply,
     Suspect,
+    SyncPoint,
     Verdict,
 )
 
@@ -78,7 +78,7 @@ def ready(digest: bytes = b"same", **other: Any) -> Ready:
 
 
 def say(machine: CoordinatorMachine, client_id: int, message: ClientMessage, now: float = 0.0) -> list[Any]:
-    return list(machine.handle(ev.SessionMessage(100 + client_id, message), now))
+    return list(machine.handle(ev.MessageReceived(100 + client_id, message), now))
 
 
 def end(machine: CoordinatorMachine, client_id: int, now: float = 0.0) -> list[Any]:
@@ -87,7 +87,7 @@ def end(machine: CoordinatorMachine, client_id: int, now: float = 0.0) -> list[A
 
 def answers(effects: list[Any], kind: type[Message]) -> list[Any]:
     """Return the messages of one kind among the effects."""
-    return [effect.message for effect in effects if isinstance(effect, ev.Answer) and isinstance(effect.message, kind)]
+    return [effect.message for effect in effects if isinstance(effect, ev.SendTo) and isinstance(effect.message, kind)]
 
 
 def verdict(effects: list[Any]) -> Verdict:
@@ -136,7 +136,7 @@ def listen(machine: CoordinatorMachine, until: int, *, silent: int) -> list[Any]
 
 def test_a_registration_is_answered_at_once_and_the_first_heartbeat_with_who_is_missing() -> None:
     machine = CoordinatorMachine(CONFIG)
-    assert say(machine, 1, register(1)) == [ev.Answer((101,), HeartbeatAck(0, (), (), ()))]
+    assert say(machine, 1, register(1)) == [ev.SendTo((101,), HeartbeatAck(0, (), (), ()))]
     (ack,) = answers(say(machine, 1, BEAT), HeartbeatAck)
     assert ack.missing == (0, 0, 2, 2)
     say(machine, 2, register(2))
@@ -183,8 +183,8 @@ def test_who_does_not_fit_is_refused_with_both_sides_values(
     other: dict[str, Any], field: str, yours: str, ours: str
 ) -> None:
     machine = machine_with(0)
-    answer, close = machine.handle(ev.SessionMessage(500, register(1, **other)), 0.0)
-    assert isinstance(answer, ev.Answer)
+    answer, close = machine.handle(ev.MessageReceived(500, register(1, **other)), 0.0)
+    assert isinstance(answer, ev.SendTo)
     assert isinstance(answer.message, Refused)
     assert (answer.sessions, close) == ((500,), ev.CloseSession(500))
     assert answer.message.field == field
@@ -195,13 +195,13 @@ def test_who_does_not_fit_is_refused_with_both_sides_values(
 
 def test_a_restarted_client_is_refused_by_its_incarnation() -> None:
     machine = running()
-    effects = machine.handle(ev.SessionMessage(500, register(1, incarnation=5)), 0.0)
+    effects = machine.handle(ev.MessageReceived(500, register(1, incarnation=5)), 0.0)
     (refused,) = answers(list(effects), Refused)
     assert (refused.field, f"{5:016x}" in refused.yours) == ("incarnation", True)
 
 
 def test_a_stranger_that_does_not_register_is_shown_the_door() -> None:
-    assert machine_with(0).handle(ev.SessionMessage(500, BEAT), 0.0) == [ev.CloseSession(500)]
+    assert machine_with(0).handle(ev.MessageReceived(500, BEAT), 0.0) == [ev.CloseSession(500)]
 
 
 def test_equal_digests_commit_and_tell_kinds_and_the_slowest() -> None:
@@ -328,13 +328,13 @@ def test_a_suspect_that_does_not_come_back_is_given_up_after_the_timeout_and_no_
 
 def test_a_client_that_had_no_answer_may_register_again_on_another_connection() -> None:
     machine = machine_with(*range(N))
-    close, ack, formed = machine.handle(ev.SessionMessage(501, register(1)), 1.0)
-    assert (close, ack) == (ev.CloseSession(101), ev.Answer((501,), HeartbeatAck(0, (), (), ())))
-    assert isinstance(formed, ev.Answer)
+    close, ack, formed = machine.handle(ev.MessageReceived(501, register(1)), 1.0)
+    assert (close, ack) == (ev.CloseSession(101), ev.SendTo((501,), HeartbeatAck(0, (), (), ())))
+    assert isinstance(formed, ev.SendTo)
     assert isinstance(formed.message, Formed)
     assert machine.handle(ev.SessionEnded(101, "it was ended here"), 1.0) == []
-    (answer,) = machine.handle(ev.SessionMessage(501, BEAT), 1.0)
-    assert isinstance(answer, ev.Answer)
+    (answer,) = machine.handle(ev.MessageReceived(501, BEAT), 1.0)
+    assert isinstance(answer, ev.SendTo)
     assert answer.sessions == (501,)
 
 
@@ -586,7 +586,7 @@ def test_after_the_end_who_is_new_is_told_why_and_the_rest_is_sent_away() -> Non
     effects = say(machine, 2, register(2))
     assert (verdict(effects).client_id, effects[-1]) == (1, ev.CloseSession(102))
     assert say(machine, 0, BEAT) == []
-    assert machine.handle(ev.SessionMessage(500, register(0)), 0.0) == [ev.CloseSession(500)]
+    assert machine.handle(ev.MessageReceived(500, register(0)), 0.0) == [ev.CloseSession(500)]
     assert end(machine, 0) == []
     assert machine.wake(1000.0) == []
 
@@ -621,8 +621,8 @@ def test_who_does_not_leave_in_time_is_named_and_told() -> None:
     machine.wake(0.1)
     assert machine.deadline() == 0.5
     dismissal, news = machine.wake(0.5)
-    assert dismissal == ev.Answer((100, 102), Dismissed((1, 1)))
-    assert isinstance(news, ev.Answer)
+    assert dismissal == ev.SendTo((100, 102), Dismissed((1, 1)))
+    assert isinstance(news, ev.SendTo)
     assert (news.sessions, verdict([news]).client_id) == ((101,), 0)
     assert "it shut down" in verdict([news]).cause
 
@@ -645,20 +645,20 @@ def test_a_session_registers_once() -> None:
 
 def test_a_notice_of_preemption_lets_all_agree_on_a_step() -> None:
     machine = running()
-    assert answers(say(machine, 1, PreemptionNotice(1, 0.0, "SIGTERM")), StepAsked) == [StepAsked(1)]
-    assert say(machine, 0, StepTold(1, 7)) == say(machine, 1, StepTold(1, 9)) == []
-    (answer,) = say(machine, 2, StepTold(1, 8))
-    assert isinstance(answer, ev.Answer)
-    assert isinstance(answer.message, PointSet)
+    assert answers(say(machine, 1, PreemptionNotice(1, 0.0, "SIGTERM")), StepQuery) == [StepQuery(1)]
+    assert say(machine, 0, StepReply(1, 7)) == say(machine, 1, StepReply(1, 9)) == []
+    (answer,) = say(machine, 2, StepReply(1, 8))
+    assert isinstance(answer, ev.SendTo)
+    assert isinstance(answer.message, SyncPoint)
     assert (sorted(answer.sessions), answer.message.step) == (list(ALL), 10)
 
 
 def test_a_client_that_is_leaving_holds_nobody_who_agrees_on_a_step() -> None:
     machine = running()
     say(machine, 1, Leave(30.0), 1.0)
-    assert answers(say(machine, 0, PreemptionNotice(0, 0.0, "it received SIGTERM"), 1.0), StepAsked) == [StepAsked(1)]
-    assert say(machine, 0, StepTold(1, 4), 2.0) == []
-    (point,) = answers(say(machine, 2, StepTold(1, 5), 2.0), PointSet)
+    assert answers(say(machine, 0, PreemptionNotice(0, 0.0, "it received SIGTERM"), 1.0), StepQuery) == [StepQuery(1)]
+    assert say(machine, 0, StepReply(1, 4), 2.0) == []
+    (point,) = answers(say(machine, 2, StepReply(1, 5), 2.0), SyncPoint)
     assert point.step == 6
 
 
@@ -688,8 +688,8 @@ def test_a_suspect_who_turns_out_to_be_leaving_is_suspected_no_more() -> None:
     (probe,) = say(machine, 0, Suspect(1, "reset"), 1.0)
     machine.handle(ev.ProbeAnswered(probe.tag, ProbeOutcome.REFUSED, "refused"), 1.0)
     say(machine, 1, Leave(30.0), 1.01)
-    assert not [effect for effect in machine.wake(2.0) if isinstance(effect, ev.Answer) and verdict_of(effect)]
+    assert not [effect for effect in machine.wake(2.0) if isinstance(effect, ev.SendTo) and verdict_of(effect)]
 
 
-def verdict_of(effect: ev.Answer) -> Verdict | None:
+def verdict_of(effect: ev.SendTo) -> Verdict | None:
     return effect.message if isinstance(effect.message, Verdict) else None

@@ -151,7 +151,7 @@ def up() -> Script:
 
 def leaving() -> Script:
     script = up()
-    script.take(ev.WishLeave())
+    script.take(ev.LeaveRequested())
     return script
 
 
@@ -297,7 +297,7 @@ def test_a_client_whose_devices_may_not_become_unhealthy_says_so_and_fails() -> 
 def test_a_client_that_is_leaving_does_not_fail_for_its_devices() -> None:
     script = up()
     script.machine.config = dataclasses.replace(CONFIG, fails_when_unhealthy=True)
-    script.take(ev.WishLeave())
+    script.take(ev.LeaveRequested())
     assert [type(message) for message in sent(script.take(ev.HealthChanged(False, "hot")))] == [Heartbeat]
 
 
@@ -479,7 +479,7 @@ def test_a_wait_for_others_is_not_the_programs_own_time_once_it_is_over() -> Non
 def test_a_client_that_is_leaving_waits_for_others() -> None:
     script = up()
     script.take(ev.ProgressReported(41, 0.5, is_waiting=False, waited_until=0.0))
-    script.take(ev.WishLeave())
+    script.take(ev.LeaveRequested())
     beats = of_kind(Heartbeat, script.pass_time(3.0))
     assert beats
     assert all(beat.busy == 0.0 for beat in beats)
@@ -518,7 +518,7 @@ def test_after_its_end_it_asks_for_nothing(stage: Any) -> None:
     assert script.machine.phase is Phase.CLOSED
     assert script.machine.deadline() is None
     assert script.hear(VERDICT) == []
-    assert script.take(ev.WishLeave()) == []
+    assert script.take(ev.LeaveRequested()) == []
     assert script.wake(1e6) == []
 
 
@@ -654,8 +654,8 @@ def test_others_patience_may_end_first() -> None:
 
 def test_a_shutdown_waits_to_be_dismissed() -> None:
     script = up()
-    assert sent(script.take(ev.WishLeave(7))) == [Leave(5.0, 7)]
-    assert script.take(ev.WishLeave()) == []
+    assert sent(script.take(ev.LeaveRequested(7))) == [Leave(5.0, 7)]
+    assert script.take(ev.LeaveRequested()) == []
     assert script.hear(Dismissed(())) == [ev.Left(())]
     assert script.machine.deadline() is None
 
