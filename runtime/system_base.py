@@ -152,7 +152,7 @@ class SystemFacts:
                     phase=Phase.READY if update is None else phase_named(update.phase),
                     health="healthy" if update is None or update.healthy else update.health,
                     is_healthy=update is None or update.healthy,
-                    last_heartbeat_age=machine.age_of(info.client_id, now),
+                    last_heartbeat_age=machine.view.age_of(info.client_id, now),
                     step=step,
                     step_age=step_age,
                     reconnects=0 if update is None else update.reconnects,

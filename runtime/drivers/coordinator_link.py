@@ -59,7 +59,7 @@ class CoordinatorLink:
         self._clock = clock
         self._session: SessionMachine[Message] = SessionMachine(CONTROL_KEPT_MAX, begins_anew=True)
         self._alarm = Alarm(self._wake, clock, on_crash)
-        self._tag: ev.Tag = (0, 0)
+        self._tag: ev.Tag = 0
         self._link_address: Callable[[str], str] = str
         self._seen_from = ""
         self._carriers: dict[int, asyncio.Task[None]] = {}

@@ -230,7 +230,7 @@ class CoordinationPeer:
     def step_of(self, client_id: int) -> tuple[int, float] | None:
         """Return the step that a client's program is known to be at, and for how many seconds."""
         if client_id != self.machine.config.client_id:
-            return self.machine.step_of(client_id, self.clock())
+            return self.machine.view.step_of(client_id, self.clock())
         own = self.progress.state
         return None if own is None else (own.step, own.age(self.clock()))
 

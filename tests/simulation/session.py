@@ -151,7 +151,7 @@ class ClientLink:
         self._process = process
         self._ends: dict[int, Connection] = {}
         self._alarm = Alarm(process, self._wake)
-        self._tag: ev.Tag = (0, 0)
+        self._tag: ev.Tag = 0
         self._on_finished: Callable[[], None] | None = None
 
     def connect(self, tag: ev.Tag) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from ....transport.ports import ProbeOutcome
 from ....transport.wire.messages import ClientMessage, CoordinatorMessage
 
-Tag = tuple[int, int]
-"""Epoch of the job (0 before it has formed) and sequence number of the effect."""
+Tag = int
+"""Sequence number of an effect of one machine."""
 
 
 @dataclass(frozen=True, slots=True)

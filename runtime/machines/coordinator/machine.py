@@ -80,7 +80,7 @@ class CoordinatorMachine:
         self._formed: Formed | None = None
         self._detector = Detector(config.heartbeat_timeout, config.heartbeat_interval)
         self._lag = Lag()
-        self._suspicions = Suspicions(_EPOCH)
+        self._suspicions = Suspicions()
         self._stragglers = Stragglers(config.stall_timeout)
         self._preemption = PreemptionAgreement(config.num_clients)
         self._departures = Departures(config.num_clients)

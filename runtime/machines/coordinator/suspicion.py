@@ -62,14 +62,13 @@ class Suspicions:
         given_up: those of them that have said that they gave the coordinator up.
     """
 
-    def __init__(self, epoch: int) -> None:
+    def __init__(self) -> None:
         self.dead: dict[int, str] = {}
         self.given_up: set[int] = set()
         self._of: dict[int, _Suspicion] = {}
         self._probed: dict[Tag, int] = {}
         self._to_probe: list[_Due] = []
         self._to_doubt: list[_Due] = []
-        self._epoch = epoch
         self._sequence = 0
         self._verdict_due: float | None = None
 
@@ -115,7 +114,7 @@ class Suspicions:
         while len(self._probed) < _PROBES_MAX and (entry := self._next_probe()) is not None and entry.due <= now:
             heapq.heappop(self._to_probe)
             self._sequence += 1
-            tag = (self._epoch, self._sequence)
+            tag = self._sequence
             entry.suspicion.probe_due, entry.suspicion.tag = None, tag
             self._probed[tag] = entry.client_id
             found.append((tag, entry.client_id))

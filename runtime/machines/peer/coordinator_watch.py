@@ -19,14 +19,17 @@ class CoordinatorWatch:
     While the job comes up, the coordinator's process is asked, too: where it answers, it is only overloaded.
 
     Attributes:
+        is_hosted: whether this client hosts the coordinator itself: then it is neither dialled again nor probed.
         lost: why the connection broke; empty while it stands.
         reconnects: how often the session was taken up again.
     """
 
     def __init__(self, config: PeerConfig, now: float) -> None:
         timeout, interval = config.heartbeat_timeout, config.heartbeat_interval
+        self.is_hosted = config.client_id == COORDINATOR
         self.lost = ""
         self.reconnects = 0
+        self._is_redialling = False  # and nothing was heard since
         self._detector = Detector(timeout, interval)
         self._redial_patience = max(timeout / 2, _SILENT_INTERVALS * interval)
         self._ask_patience = max(timeout / 4, _SILENT_INTERVALS * interval / 2)
@@ -51,6 +54,8 @@ class CoordinatorWatch:
         self._detector.heard(COORDINATOR, now)
         self._heard_at = self._answered_at = now
         self._is_slow = False
+        if not self.lost:
+            self._is_redialling = False
 
     def answered(self, now: float, *, is_alive: bool) -> None:
         """Note the result of a probe; a process that is alive says nothing of the connection."""
@@ -59,9 +64,17 @@ class CoordinatorWatch:
             self._is_slow = True
             self._detector.heard(COORDINATOR, now)
 
+    def connection_broke(self, reason: str) -> None:
+        """Note that the connection broke; another is dialled."""
+        self.lost, self._is_redialling = reason, True
+
+    def redials(self) -> None:
+        """Note that another connection is dialled although this one stands."""
+        self._is_redialling = True
+
     def resumed(self, now: float, *, is_sign_of_life: bool) -> None:
         """Note that the session goes on over another connection."""
-        self.lost, self._heard_at = "", now
+        self.lost, self._heard_at, self._is_redialling = "", now, False
         self.reconnects += 1
         if is_sign_of_life:
             self.answered(now, is_alive=True)
@@ -90,21 +103,23 @@ class CoordinatorWatch:
         """Return when to judge."""
         return self._detector.deadline()
 
-    def redial_due(self) -> float:
-        """Return when to dial another connection although this one stands.
+    def redial_due(self) -> float | None:
+        """Return when to dial another connection although this one stands, unless that is under way.
 
         TCP itself sends again after ever longer pauses, and may find out that the network is back when all is over.
         Where its process has answered meanwhile, it is more likely slow; to dial costs it more time.
         """
+        if self.is_hosted or self._is_redialling:
+            return None
         return self._heard_at + (self._patience_with_slowness if self._is_slow else self._redial_patience)
 
-    def ask_due(self) -> float:
+    def ask_due(self) -> float | None:
         """Return when to probe its process."""
-        return max(self._heard_at, self._answered_at) + self._ask_patience
+        return None if self.is_hosted else max(self._heard_at, self._answered_at) + self._ask_patience
 
-    def registration_due(self) -> float:
+    def registration_due(self) -> float | None:
         """Return when to register over another connection."""
-        return self._registered_at + self._registration_patience
+        return None if self.is_hosted else self._registered_at + self._registration_patience
 
     def verdict_due(self, now: float) -> float:
         """Return until when it may take the coordinator to decide what became of a client."""

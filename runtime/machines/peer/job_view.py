@@ -1,4 +1,4 @@
-"""What one client knows of the others, and how it says so when something goes wrong."""
+"""One client's view of the job, and the errors that it explains."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from .config import PeerConfig
 
 
 class JobView:
-    """Kept up to date by the peer's machine from what the coordinator says.
+    """The other clients, by the coordinator's messages.
 
     Attributes:
         formed: the members, once all have registered.
         host: client 0, once the coordinator has answered.
-        updated_at: when the coordinator last answered.
+        updated_at: when the coordinator last answered a heartbeat; ages count from then.
         dial_reason: why the coordinator cannot be reached, or could not.
         link_reason: why the link to the right neighbour cannot be opened yet.
     """
@@ -55,7 +55,7 @@ class JobView:
         self._failed: dict[int, str] = {}
 
     def acknowledge(self, ack: HeartbeatAck, now: float) -> None:
-        """Take in an answer of the coordinator."""
+        """Take in an answer to a heartbeat."""
         self._is_registered = True
         self.updated_at = now
         self.host = ack.host[0] if ack.host else self.host
@@ -70,7 +70,7 @@ class JobView:
 
     def commit(self) -> None:
         """Note that all are ready: only then does the coordinator commit."""
-        # Who is ready and well, as nearly all are, need not be kept: so reads a client of which nothing is known.
+        # Nearly all are ready and healthy: that is how a client reads of which nothing is kept.
         kept = {c: update for c, update in self._updates.items() if update.reconnects or not update.healthy}
         self._updates = {c: replace(update, phase=Phase.READY) for c, update in kept.items()}
         self._least_phase = Phase.READY
@@ -94,9 +94,9 @@ class JobView:
         else:
             self._failed[self._config.client_id] = f"{type(error).__name__}: {error}"
 
-    def update_of(self, client_id: int, said: MemberUpdate | None = None) -> MemberUpdate | None:
-        """Return what is known of a client, if anything is: `said`, or what the coordinator last said; or its end."""
-        update = said or self._updates.get(client_id)
+    def update_of(self, client_id: int, own: MemberUpdate | None = None) -> MemberUpdate | None:
+        """Return the state of a client, `own` for this one; after a failure its end. `None` if nothing is known."""
+        update = own or self._updates.get(client_id)
         if (cause := self._failed.get(client_id)) is not None:
             return MemberUpdate(client_id, Phase.FAILED, False, cause, 0 if update is None else update.reconnects)
         is_over = update is None and self._least_phase is Phase.CLOSED
@@ -104,10 +104,12 @@ class JobView:
 
     def age_of(self, client_id: int, now: float) -> float:
         """Return the seconds since a client is known to have been heard by the coordinator."""
+        if client_id == self._config.client_id:
+            return 0.0
         return now - self.updated_at + self._overdue.get(client_id, 0.0)
 
     def step_of(self, client_id: int, now: float) -> tuple[int, float] | None:
-        """Return the step a client was last known to be at, and for how many seconds."""
+        """Return the last known step of another client's program, and its age in seconds."""
         mark = self._steps.get(client_id)
         return None if mark is None else (mark[0], now - mark[1])
 
@@ -118,7 +120,7 @@ class JobView:
         return self._with_addresses(unpack_ids(self._missing) if self._is_registered else [COORDINATOR])
 
     def waiting_for(self, own_phase: Phase) -> str:
-        """Return whom or what this client waits for, as far as is known, or nothing."""
+        """Return what this client waits for, for a text; empty if that is not known."""
         missing = self.missing()
         if missing:
             return name_clients(missing) + (f": {self.dial_reason}" if self.dial_reason else "")
@@ -144,14 +146,14 @@ class JobView:
         return self._rendezvous_timeout(self.missing(), reason)
 
     def of_verdict(self, verdict: Verdict) -> BringupError:
-        """Return the error that the coordinator's verdict is."""
+        """Return the error for the coordinator's verdict."""
         if verdict.error == RENDEZVOUS_TIMEOUT:
             return self._rendezvous_timeout(self._with_addresses(unpack_ids(verdict.missing)), verdict.cause)
         self._failed = dict.fromkeys(unpack_ids(verdict.also), f"it failed with client {verdict.client_id}")
         return of_verdict(verdict)
 
     def not_joined(self, missing: tuple[int, ...]) -> BringupError:
-        """Return the error for a shutdown that some, which are there, did not join in time."""
+        """Return the error for a shutdown that some live clients did not join in time."""
         assert self.formed is not None
         ids, own = list(unpack_ids(missing)), self._config
         update = self._updates.get(ids[0])
@@ -160,17 +162,17 @@ class JobView:
         return not_joined(own.client_id, own.shutdown_timeout, self._with_addresses(ids), first, phase)
 
     def coordinator_lost(self, own_phase: Phase, cause: str) -> BringupError:
-        """Return the error for a coordinator that went without a word."""
+        """Return the error for a lost coordinator."""
         host = "" if self.host is None else self.host.hostname
         return coordinator_lost(self._config.coordinator_address, host, own_phase, cause)
 
     def devices_failed(self, own_phase: Phase, cause: str) -> BringupError:
-        """Return the error for devices of this client that became unhealthy."""
+        """Return the error for unhealthy devices of this client."""
         own = self._config
         return devices_failed(own.client_id, self.address_of(own.client_id), own.hostname, own_phase, cause)
 
     def link_broken(self, own_phase: Phase, client_id: int, cause: str) -> BringupError:
-        """Return the error for a ring link that broke, where the coordinator never said why."""
+        """Return the error for a broken ring link that no verdict explained."""
         address = self.address_of(client_id)
         return PeerFailedError(
             f"the ring link with client {client_id} ({address}) broke in phase {own_phase}: {cause}; "
@@ -193,7 +195,7 @@ class JobView:
         )
 
     def _laggards(self, own_phase: Phase) -> dict[int, str]:
-        """Return the clients that everybody waits for, as far as is known, with the phase they are in."""
+        """Return the clients that all others wait for, as far as is known, with their phase."""
         phases: dict[int, str] = dict.fromkeys(range(self._config.num_clients), self._least_phase)
         phases.update({client_id: update.phase for client_id, update in self._updates.items()})
         phases[self._config.client_id] = own_phase

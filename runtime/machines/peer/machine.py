@@ -1,4 +1,4 @@
-"""One client's part in the job, from `initialize()` to the end.
+"""The peer of one client, from `initialize()` to the end of the job.
 
 Theory of operation. A peer starts its devices and its search for the coordinator at once. It registers, and from the
 coordinator's first answer on it sends heartbeats and expects answers. When all clients have registered the coordinator
@@ -46,7 +46,7 @@ from .. import events as ev
 from ..core_table import CoreTable
 from ..detector import Lag
 from ..failure_errors import goodbye_cause, of_refusal
-from ..id_ranges import COORDINATOR, leaver_ids, pack_ids, runs_of, unpack_ids
+from ..id_ranges import leaver_ids, pack_ids, runs_of, unpack_ids
 from ..job_lists import named
 from ..phases import Phase, Progress, Timeline
 from .config import PeerConfig
@@ -55,8 +55,14 @@ from .heartbeats import Heartbeats
 from .job_view import JobView
 
 _GRACE = 1.0
+"""Seconds for the coordinator's answer, after the time that it gives the others to shut down."""
+
 _PATIENCE_TO_TELL = 2.0
+"""Seconds for which an early error of the devices waits for a connection: the others are to hear of it, and the user of
+this client soon."""
+
 _HEALTH_CHARACTERS_MAX = 1024
+"""Of a health check's text, which every heartbeat carries to the coordinator, and a change of it to all."""
 
 
 Effects = list[ev.PeerEffect]
@@ -76,15 +82,15 @@ class PeerState(enum.Enum):
     CLOSED = enum.auto()
 
 
-BEFORE_UP = (
+_BEFORE_UP = (
     PeerState.CONNECTING,
     PeerState.REGISTERING,
     PeerState.WAITING,
     PeerState.BRINGING_UP,
     PeerState.COMMITTING,
 )
-REGISTERED = (PeerState.WAITING, PeerState.BRINGING_UP, PeerState.COMMITTING, PeerState.UP, PeerState.LEAVING)
-RING_NEEDED = (PeerState.BRINGING_UP, PeerState.COMMITTING, PeerState.UP)
+_REGISTERED = (PeerState.WAITING, PeerState.BRINGING_UP, PeerState.COMMITTING, PeerState.UP, PeerState.LEAVING)
+_RING_NEEDED = (PeerState.BRINGING_UP, PeerState.COMMITTING, PeerState.UP)
 
 _PHASES = {
     PeerState.NEW: Phase.CONNECT,
@@ -98,8 +104,8 @@ _PHASES = {
 }
 
 
-def phase_of(state: PeerState, *, has_devices: bool, is_linked: bool) -> Phase:
-    """Return the phase of a peer in `state`, whose devices and whose ring may be up or not."""
+def _phase_of(state: PeerState, *, has_devices: bool, is_linked: bool) -> Phase:
+    """Return the phase of a peer in `state`, with or without devices and ring."""
     if state is not PeerState.BRINGING_UP:
         return _PHASES[state]
     if not has_devices:
@@ -113,6 +119,7 @@ class PeerMachine:
     Attributes:
         config: of this peer.
         timeline: how long its phases took.
+        view: its view of the other clients.
         leavers: the clients that are known to be leaving, as pairs of ids.
     """
 
@@ -122,16 +129,14 @@ class PeerMachine:
         self.leavers: tuple[int, ...] = ()
         self._state = PeerState.NEW
         self._last_phase: Phase | None = None
-        self._view = JobView(config, now)
+        self.view = JobView(config, now)
         self._watch = CoordinatorWatch(config, now)
         self._devices: tuple[LocalDevice, ...] | None = None
         self._is_linked = False
         self._health = (True, "")
         self._began = now
-        self._epoch = 0
         self._sequence = 0
         self._awaited: dict[type, ev.Tag] = {}
-        self._is_redialling = False  # and nothing was heard since
         self._lag = Lag()
         self._initialization_deadline = now + config.initialization_timeout
         self._table: CoreTable | None = None
@@ -161,19 +166,18 @@ class PeerMachine:
             case ev.Begin():
                 return self._begin(now)
             case ev.DialFailed(reason):
-                self._view.dial_reason = reason
+                self.view.dial_reason = reason
             case ev.Connected(tag, link_address) if self._is_current(ev.Connect, tag):
                 return self._register(link_address, now)
             case ev.SessionLost(reason):
                 return self._on_session_lost(reason)
             case ev.Reconnected():
-                self._is_redialling = False
-                self._watch.resumed(now, is_sign_of_life=self._state in BEFORE_UP)
+                self._watch.resumed(now, is_sign_of_life=self._state in _BEFORE_UP)
                 return self._heartbeat(now)
             case ev.CoordinatorGone(reason):
-                return self._close(self._view.coordinator_lost(self.phase, self._watch.death(reason)))
+                return self._close(self.view.coordinator_lost(self.phase, self._watch.death(reason)))
             case ev.SessionGivenUp(reason):
-                return self._close(self._view.coordinator_lost(self.phase, reason))
+                return self._close(self.view.coordinator_lost(self.phase, reason))
             case ev.ProbeAnswered(tag, outcome) if self._is_current(ev.Probe, tag):
                 self._watch.answered(now, is_alive=outcome is ProbeOutcome.ALIVE)
             case ev.BackendStarted(tag, devices) if self._is_current(ev.StartBackend, tag):
@@ -181,7 +185,7 @@ class PeerMachine:
                 self.timeline.leave(Phase.DEVICES, now)
                 return self._merge_when_possible(now)
             case ev.RingConnected(tag) if self._is_current(ev.ConnectRing, tag):
-                self._is_linked, self._view.link_reason = True, ""
+                self._is_linked, self.view.link_reason = True, ""
                 self.timeline.leave(Phase.RING, now)
                 return self._merge_when_possible(now)
             case ev.Merged(tag, table) if self._is_current(ev.Merge, tag):
@@ -190,13 +194,13 @@ class PeerMachine:
                 return self._on_backend_failed(error, now)
             case ev.MergeFailed(tag, error) if self._is_current(ev.Merge, tag):
                 return self._fail(error)
-            case ev.LinkBroken(client_id, cause) if self._state in RING_NEEDED and self._suspected is None:
+            case ev.LinkBroken(client_id, cause) if self._state in _RING_NEEDED and self._suspected is None:
                 if client_id in unpack_ids(self.leavers):
                     return []
                 self._suspected = (self._watch.verdict_due(now), client_id, cause)
                 return [ev.Send(Suspect(client_id, cause))]
             case ev.LinkDelayed(client_id, cause, is_refused) if self._state is PeerState.BRINGING_UP:
-                self._view.link_reason = f"no link to client {client_id} yet: {cause}"
+                self.view.link_reason = f"no link to client {client_id} yet: {cause}"
                 return [ev.Send(LinkDelayed(client_id, cause, is_refused))]
             case ev.HealthChanged(healthy, detail):
                 return self._on_health(healthy, detail[:_HEALTH_CHARACTERS_MAX], now)
@@ -212,25 +216,23 @@ class PeerMachine:
 
     def _receive(self, message: CoordinatorMessage, now: float) -> Effects:
         self._watch.heard(now)
-        if not self._watch.lost:
-            self._is_redialling = False
         match message:
             case HeartbeatAck():
                 return self._on_ack(message, now)
             case Formed():
                 return self._on_formed(message, now)
             case Commit(kinds, spans) if self._state is PeerState.COMMITTING:
-                formed = self._view.formed
+                formed = self.view.formed
                 assert formed is not None
                 assert self._table is not None
                 self._state = PeerState.UP
-                self._view.commit()
+                self.view.commit()
                 self.timeline.leave(Phase.COMMIT, now)
                 return [
                     ev.Up(formed.job_id, formed.epoch, formed.members, self._table, kinds, spans, formed.has_services)
                 ]
             case Verdict():
-                return self._close(self._view.of_verdict(message))
+                return self._close(self.view.of_verdict(message))
             case Refused():
                 message = named(message, self.config.addresses)
                 return self._close(of_refusal(message, self.config.client_id, self.config.coordinator_address))
@@ -246,7 +248,7 @@ class PeerMachine:
         return []
 
     def crash(self, error: BaseException) -> Effects:
-        """Fail, also where an exception has left this machine, or who drives it, half-way through a change."""
+        """Fail; safe after an exception that left this machine or its driver half-way through a change."""
         return [] if self._state is PeerState.CLOSED else self._fail(error)
 
     def wake(self, now: float) -> Effects:
@@ -265,24 +267,24 @@ class PeerMachine:
         return self._heartbeat(now) if due is not None and now >= due else []
 
     def _judge(self, now: float) -> Effects:
-        if self._state in BEFORE_UP and now >= self._initialization_deadline:
-            return self._fail(self._view.timed_out(self.phase))
-        if self._hosts_coordinator and self._state in BEFORE_UP:
+        if self._state in _BEFORE_UP and now >= self._initialization_deadline:
+            return self._fail(self.view.timed_out(self.phase))
+        if self._watch.is_hosted and self._state in _BEFORE_UP:
             # Its coordinator lives as it does; where it is overloaded, it answers itself late, too.
             self._watch.answered(now, is_alive=True)
         if silence := self._watch.silence(now):
             # It may still hear this client, and can tell the others then.
-            return self._fail(self._view.coordinator_lost(self.phase, silence))
+            return self._fail(self.view.coordinator_lost(self.phase, silence))
         if self._backend_error is not None and now >= self._backend_error[0]:
             return self._fail(self._backend_error[1], Phase.DEVICES)
         if self._suspected is not None and now >= self._suspected[0]:
-            return self._fail(self._view.link_broken(self.phase, *self._suspected[1:]))
+            return self._fail(self.view.link_broken(self.phase, *self._suspected[1:]))
         if self._leave_deadline is not None and now >= self._leave_deadline:
-            return self._fail(self._view.coordinator_lost(self.phase, "it did not answer the wish to shut down"))
+            return self._fail(self.view.coordinator_lost(self.phase, "it did not answer the wish to shut down"))
         return []
 
     def caught_up(self, now: float) -> None:
-        """Note that all that had come was handled at a time."""
+        """See `Detector.caught_up`."""
         self._watch.caught_up(now)
 
     def deadline(self) -> float | None:
@@ -291,7 +293,7 @@ class PeerMachine:
             return None
         candidates = [self._watch.deadline(), self._heartbeat_due(), self._redial_due(), self._ask_due()]
         candidates.append(self._leave_deadline)
-        if self._state in BEFORE_UP:
+        if self._state in _BEFORE_UP:
             candidates.append(self._initialization_deadline)
         candidates += [waiting[0] for waiting in (self._suspected, self._backend_error) if waiting is not None]
         return min((self._lag.after(due) for due in candidates if due is not None), default=None)
@@ -319,15 +321,14 @@ class PeerMachine:
             self.timeline.leave(Phase.CONNECT, now)
             self.timeline.enter(Phase.RENDEZVOUS, now)
             self._heartbeats.begin(now)
-        self._view.acknowledge(ack, now)
+        self.view.acknowledge(ack, now)
         return []
 
     def _on_formed(self, formed: Formed, now: float) -> Effects:
         if self._state is not PeerState.WAITING:
             return []
         self._state = PeerState.BRINGING_UP
-        self._view.form(formed)
-        self._epoch = formed.epoch
+        self.view.form(formed)
         self.timeline.leave(Phase.RENDEZVOUS, now)
         self.timeline.enter(Phase.RING, now)
         own, size = self.config.client_id, self.config.num_clients
@@ -357,7 +358,7 @@ class PeerMachine:
         return [ev.Send(Leave(self.config.shutdown_timeout, collectives))]
 
     def _on_dismissed(self, missing: tuple[int, ...]) -> Effects:
-        error = self._view.not_joined(missing) if missing else None
+        error = self.view.not_joined(missing) if missing else None
         self.leavers = pack_ids({*range(self.config.num_clients)} - {*unpack_ids(missing)})
         self._end(error)
         return [ev.Left(tuple(unpack_ids(missing)), error)]
@@ -365,14 +366,13 @@ class PeerMachine:
     def _on_session_lost(self, reason: str) -> Effects:
         if self._state is PeerState.REGISTERING:
             self._state = PeerState.CONNECTING
-            self._view.dial_reason = reason
+            self.view.dial_reason = reason
             return [ev.Connect(self._tag(ev.Connect))]
-        if self._state not in REGISTERED:
+        if self._state not in _REGISTERED:
             return []
-        if self._hosts_coordinator:
-            return self._close(self._view.coordinator_lost(self.phase, reason))
-        self._watch.lost = reason
-        self._is_redialling = True
+        if self._watch.is_hosted:
+            return self._close(self.view.coordinator_lost(self.phase, reason))
+        self._watch.connection_broke(reason)
         return []
 
     def _heartbeat(self, now: float) -> Effects:
@@ -381,7 +381,7 @@ class PeerMachine:
         return [ev.Send(Heartbeat(number, self.phase, *self._health, step, age, busy))]
 
     def _progress(self, now: float) -> tuple[int, float, float]:
-        """Return the step of the program, for how many seconds it has been there, and at work there."""
+        """Return the step of the program, and the seconds for which it has been there, and at work there."""
         program = self._program
         if program is None:
             return -1, -1.0, 0.0
@@ -399,13 +399,13 @@ class PeerMachine:
     def _on_health(self, healthy: bool, detail: str, now: float) -> Effects:
         self._health = (healthy, detail)
         if self._state is PeerState.UP and self.config.fails_when_unhealthy and not healthy:
-            return self._fail(self._view.devices_failed(self.phase, detail))
-        return self._heartbeat(now) if self._state in REGISTERED else []
+            return self._fail(self.view.devices_failed(self.phase, detail))
+        return self._heartbeat(now) if self._state in _REGISTERED else []
 
     def _fail(self, error: BaseException, phase: Phase | None = None) -> Effects:
-        """Fail, and tell the coordinator why, and in which phase where that is not the one this client is in."""
+        """Fail, and say goodbye with the cause; `phase` is the phase of the error, by default the current one."""
         goodbye = Goodbye(phase or self.phase, type(error).__name__, goodbye_cause(error))
-        told: Effects = [ev.Send(goodbye)] if self._state in (PeerState.REGISTERING, *REGISTERED) else []
+        told: Effects = [ev.Send(goodbye)] if self._state in (PeerState.REGISTERING, *_REGISTERED) else []
         return told + self._close(error)
 
     def _close(self, error: BaseException) -> Effects:
@@ -414,7 +414,7 @@ class PeerMachine:
 
     def _end(self, error: BaseException | None) -> None:
         self._last_phase = self.phase if error is not None else Phase.CLOSED
-        self._view.end(error)
+        self.view.end(error)
         self._state = PeerState.CLOSED
 
     # Facts.
@@ -422,35 +422,25 @@ class PeerMachine:
     @property
     def phase(self) -> Phase:
         """The phase this client is in, for reports."""
-        return phase_of(self._state, has_devices=self._devices is not None, is_linked=self._is_linked)
+        return _phase_of(self._state, has_devices=self._devices is not None, is_linked=self._is_linked)
 
     def progress(self, now: float) -> Progress:
-        """Return how far this client is, for a progress line."""
-        known = self._view
+        """Return the state of the bring-up, for a progress line."""
+        known = self.view
         return Progress(self.phase, self.timeline.elapsed(now), known.missing(), known.waiting_for(self.phase))
 
     def update_of(self, client_id: int) -> MemberUpdate | None:
-        """Return the last known phase, health and reconnections of a client, where the coordinator has said any."""
+        """Return the last known phase, health and reconnections of a client; `None` if the coordinator sent none."""
         if client_id == self.config.client_id:
             own = MemberUpdate(client_id, self._last_phase or self.phase, *self._health, self._watch.reconnects)
-            return self._view.update_of(client_id, own)
-        return self._view.update_of(client_id)
-
-    def step_of(self, client_id: int, now: float) -> tuple[int, float] | None:
-        """Return the step that another client's program is known to be at, and for how many seconds."""
-        return self._view.step_of(client_id, now)
-
-    def age_of(self, client_id: int, now: float) -> float:
-        """Return the seconds since a client is known to have been heard by the coordinator."""
-        if client_id == self.config.client_id:
-            return 0.0
-        return self._view.age_of(client_id, now)
+            return self.view.update_of(client_id, own)
+        return self.view.update_of(client_id)
 
     # Helpers.
 
     def _tag(self, effect: type) -> ev.Tag:
         self._sequence += 1
-        tag = self._awaited[effect] = (self._epoch, self._sequence)
+        tag = self._awaited[effect] = self._sequence
         return tag
 
     def _is_current(self, effect: type, tag: ev.Tag) -> bool:
@@ -460,37 +450,28 @@ class PeerMachine:
         return True
 
     def _heartbeat_due(self) -> float | None:
-        patience_ends = self._initialization_deadline if self._state in BEFORE_UP else None
-        return self._heartbeats.due(self.phase, self._view.updated_at, patience_ends)
+        patience_ends = self._initialization_deadline if self._state in _BEFORE_UP else None
+        return self._heartbeats.due(self.phase, self.view.updated_at, patience_ends)
 
     def _redial(self) -> Effects:
         if self._state is PeerState.REGISTERING:
             return self._on_session_lost(self._watch.registers_anew())
-        self._is_redialling = True
+        self._watch.redials()
         return [ev.Redial()]
 
     def _ask(self) -> Effects:
-        host = self._view.host
+        host = self.view.host
         assert host is not None
         return [ev.Probe(self._tag(ev.Probe), host.link_address, host.incarnation)]
 
     def _ask_due(self) -> float | None:
-        """Return when to ask the coordinator's process whether it lives: while the job comes up, once it is known."""
-        is_known = self._view.host is not None and not self._hosts_coordinator
-        return (
-            self._watch.ask_due() if is_known and self._state in BEFORE_UP and ev.Probe not in self._awaited else None
-        )
+        """Return when to probe the coordinator's process: while the job comes up, once its address is known."""
+        if self.view.host is None or self._state not in _BEFORE_UP or ev.Probe in self._awaited:
+            return None
+        return self._watch.ask_due()
 
     def _redial_due(self) -> float | None:
-        """Return when to dial the coordinator again although its connection stands, unless that is being done."""
-        if self._hosts_coordinator:
-            return None
+        """Return when to dial the coordinator again although its connection stands."""
         if self._state is PeerState.REGISTERING:
             return self._watch.registration_due()
-        if self._state not in REGISTERED or self._is_redialling:
-            return None
-        return self._watch.redial_due()
-
-    @property
-    def _hosts_coordinator(self) -> bool:
-        return self.config.client_id == COORDINATOR
+        return self._watch.redial_due() if self._state in _REGISTERED else None

@@ -31,7 +31,7 @@ def calls_of(action: Callable[[], object]) -> int:
 
 
 def suspicious_of(number: int) -> Suspicions:
-    suspicions = Suspicions(1)
+    suspicions = Suspicions()
     for client_id in range(number):
         suspicions.session_broke(client_id, "it broke", 0.0)
     return suspicions

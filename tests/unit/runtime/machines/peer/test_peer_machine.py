@@ -243,7 +243,7 @@ def test_the_phase_it_shows(stage: Any, phase: Phase) -> None:
 
 def test_results_with_an_old_tag_are_dropped() -> None:
     script = merging()
-    stale = (0, 1)
+    stale = 1
     for event in (
         ev.Connected(stale, "h"),
         ev.RingConnected(stale),
@@ -305,9 +305,9 @@ def test_what_the_coordinator_says_of_others_is_kept() -> None:
     script = up()
     script.hear(HeartbeatAck(3, (), (Overdue(2, 4.0),), (MemberUpdate(3, "ready", False, "cold"),)), 7.0)
     assert script.machine.update_of(3) == MemberUpdate(3, "ready", False, "cold")
-    assert script.machine.age_of(2, 8.0) == 5.0
-    assert script.machine.age_of(3, 8.0) == 1.0
-    assert script.machine.age_of(1, 8.0) == 0.0
+    assert script.machine.view.age_of(2, 8.0) == 5.0
+    assert script.machine.view.age_of(3, 8.0) == 1.0
+    assert script.machine.view.age_of(1, 8.0) == 0.0
 
 
 def test_a_session_that_ends_before_the_first_answer_is_opened_again() -> None:
@@ -441,7 +441,7 @@ def test_a_registration_that_nobody_answers_is_made_anew_ever_more_rarely() -> N
 def test_the_client_that_hosts_the_coordinator_does_not_dial_itself() -> None:
     machine = PeerMachine(dataclasses.replace(CONFIG, client_id=0), 0.0)
     machine.handle(ev.Begin(), 0.0)
-    connect = ev.Connected((0, 1), "h0:5000")
+    connect = ev.Connected(1, "h0:5000")
     machine.handle(connect, 0.0)
     machine.handle(ev.Received(HeartbeatAck(0, (), (), ())), 0.0)
     assert isinstance(failure(machine.handle(ev.SessionLost("it was ended here"), 1.0)), CoordinatorLostError)
@@ -450,7 +450,7 @@ def test_the_client_that_hosts_the_coordinator_does_not_dial_itself() -> None:
 def test_the_client_that_hosts_the_coordinator_does_not_lose_itself_while_the_job_comes_up() -> None:
     machine = PeerMachine(dataclasses.replace(CONFIG, client_id=0), 0.0)
     machine.handle(ev.Begin(), 0.0)
-    machine.handle(ev.Connected((0, 1), "h0:5000"), 0.0)
+    machine.handle(ev.Connected(1, "h0:5000"), 0.0)
     machine.handle(ev.Received(HeartbeatAck(0, (2, 2), (), ())), 0.0)
     effects: list[Any] = []
     while (due := machine.deadline()) is not None:
