@@ -22,6 +22,7 @@ from ...transport.forks import SOCKETS
 from ...transport.ports import Network
 from ..configuration.plan import Plan
 from ..drivers.coordinator import CoordinatorDriver
+from ..drivers.health import DeviceWatch
 from ..drivers.peer import CoordinationPeer
 from ..drivers.service_server import ServiceServer
 from ..machines.coordinator.config import CoordinatorConfig
@@ -77,24 +78,25 @@ def make_peer(
         PeerMachine(peer_config(plan), time.monotonic()),
         up=up,
         failed=failed,
-        backend=_make_backend(plan, import_module),
+        devices=_make_devices(plan, import_module),
         network=network,
         coordinator=coordinator,
         advertise_host=options.advertise_address or _own_host(plan),
-        opening_timeout=min(options.device_timeout, _OPENING_SHARE * options.initialization_timeout),
-        device_timeout=options.device_timeout,
-        health_interval=options.health_interval,
         clock=time.monotonic,
         services=services,
-        allow_empty=options.allow_empty,
     )
 
 
-def _make_backend(plan: Plan, import_module: Callable[[str], ModuleType]) -> BackendThread:
+def _make_devices(plan: Plan, import_module: Callable[[str], ModuleType]) -> DeviceWatch:
+    options, client_id = plan.options, plan.job.client_id
     config = replace(plan.backend, import_module=import_module)
-    backend = prepare_backend(plan.device_type, config, isolate=plan.options.isolate_backend)
-    return BackendThread(
-        backend, name="bringup-devices", client_id=plan.job.client_id, allow_empty=plan.options.allow_empty
+    backend = prepare_backend(plan.device_type, config, isolate=options.isolate_backend)
+    return DeviceWatch(
+        BackendThread(backend, name="bringup-devices", client_id=client_id, allow_empty=options.allow_empty),
+        client_id,
+        opening_timeout=min(options.device_timeout, _OPENING_SHARE * options.initialization_timeout),
+        device_timeout=options.device_timeout,
+        interval=options.health_interval,
     )
 
 
@@ -161,6 +163,7 @@ def peer_config(plan: Plan) -> PeerConfig:
         heartbeat_timeout=options.heartbeat_timeout,
         shutdown_timeout=options.shutdown_timeout,
         fails_when_unhealthy=options.unhealthy_action == "fail",
+        allow_empty=options.allow_empty,
         share_devices=options.share_devices,
     )
 

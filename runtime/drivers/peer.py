@@ -1,4 +1,4 @@
-"""Runs one client's peer: brings the effects of its machine about, and its results back."""
+"""The driver of one client's peer: it carries out the effects of the machine, and feeds it their results."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
 
-from ...devices.thread import BackendThread
 from ...errors import (
     BringupError,
     NotInitializedError,
@@ -39,22 +38,18 @@ T = TypeVar("T")
 
 
 class CoordinationPeer:
-    """The object in each client that takes part in coordination. Lives on one event loop; latches reach beyond it.
+    """The peer of one client. It lives on one event loop; its latches can be awaited anywhere.
 
     Args:
-        machine: decides.
+        machine: its decisions.
         up: set when the job is up.
         failed: set to what ended the job, unless it ended in order.
-        backend: the devices.
+        devices: the devices of this client.
         network: how to reach the others; `None` for a job of one client.
         coordinator: on client 0, the coordinator to host.
         advertise_host: where others reach this peer; `None` for where the coordinator sees it.
-        opening_timeout: seconds that it may take to make the backend.
-        device_timeout: seconds that a call of the backend may take.
-        health_interval: seconds between two health checks.
         clock: the time, monotonic, in seconds.
         services: on client 0, the coordination services to serve.
-        allow_empty: let clients take part that have no devices.
     """
 
     def __init__(
@@ -63,16 +58,12 @@ class CoordinationPeer:
         *,
         up: Latch[ev.Up | None],
         failed: Latch[BaseException],
-        backend: BackendThread,
+        devices: DeviceWatch,
         network: Network | None,
         coordinator: CoordinatorDriver | None,
         advertise_host: str | None,
-        opening_timeout: float,
-        device_timeout: float,
-        health_interval: float,
         clock: Callable[[], float],
         services: ServiceServer | None = None,
-        allow_empty: bool = False,
     ) -> None:
         self.machine = machine
         self.clock = clock
@@ -84,17 +75,10 @@ class CoordinationPeer:
         self.progress = ProgressReports(clock, self._call_soon)
         self.waiting = self.progress.waiting
         self.preemption = Preemption(machine.config.client_id, self._wish, self.waiting)
-        self._devices = DeviceWatch(
-            backend,
-            machine.config.client_id,
-            opening_timeout=opening_timeout,
-            device_timeout=device_timeout,
-            interval=health_interval,
-        )
+        self._devices = devices
         self._network = network
         self._coordinator = coordinator
         self._advertise_host = advertise_host
-        self._allow_empty = allow_empty
         self._inbox: asyncio.Queue[ev.PeerEvent | None] = asyncio.Queue(INBOX_MAX)
         self._services = services
         self._loop: asyncio.AbstractEventLoop
@@ -288,7 +272,7 @@ class CoordinationPeer:
             case ev.ConnectRing():
                 self._spawn(self._ring.connect(effect, self._listener))
             case ev.Merge():
-                self._spawn(self._ring.merge(effect, self.device_type, allow_empty=self._allow_empty))
+                self._spawn(self._ring.merge(effect, self.device_type))
             case ev.Up():
                 self.up.set(effect)
                 self._spawn(self._pass_on(self._devices.changes()))

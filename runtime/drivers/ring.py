@@ -87,16 +87,16 @@ class RingDriver:
             self._spawn(self._watch_link(neighbour.client_id, link))
         return await self._inbox.put(ev.RingConnected(effect.tag))
 
-    async def merge(self, effect: ev.Merge, device_type: str, *, allow_empty: bool) -> None:
+    async def merge(self, effect: ev.Merge, device_type: str) -> None:
         """Merge the devices of all clients."""
         try:
-            table = await self._merge(effect.devices, device_type, allow_empty)
+            table = await self._merge(effect.devices, device_type)
             self.ring.begin_program()
             await self._inbox.put(ev.Merged(effect.tag, table))
         except BringupError as error:
             await self._inbox.put(ev.MergeFailed(effect.tag, error))
 
-    async def _merge(self, devices: Sequence[LocalDevice], device_type: str, allow_empty: bool) -> CoreTable:
+    async def _merge(self, devices: Sequence[LocalDevice], device_type: str) -> CoreTable:
         """Return the job's table of devices, the same on every client.
 
         Where two clients have brought up the same device, a third all-reduce tells all clients its name and hosts.
@@ -107,7 +107,7 @@ class RingDriver:
         """
         own, all_reduce = self._config, self.ring.all_reduce
         entries = await all_reduce(own_entry(own.client_id, own.num_clients, device_type, len(devices)))
-        counts = counts_of(entries, allow_empty=allow_empty)
+        counts = counts_of(entries, allow_empty=own.allow_empty)
         rows = await all_reduce(own_rows(own.client_id, counts, devices, share_devices=own.share_devices))
         if (shared := shared_device(counts, rows)) is not None:
             claims = await all_reduce(own_claims(own.client_id, own.hostname, devices, shared))

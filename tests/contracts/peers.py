@@ -15,6 +15,7 @@ from bringup.errors import NotInitializedError
 from bringup.runtime.client.latch import Latch
 from bringup.runtime.client.service_client import ServiceClient, barrier_request
 from bringup.runtime.drivers.coordinator import CoordinatorDriver
+from bringup.runtime.drivers.health import DeviceWatch
 from bringup.runtime.drivers.peer import CoordinationPeer
 from bringup.runtime.drivers.service_server import ServiceServer
 from bringup.runtime.machines import events as ev
@@ -135,13 +136,16 @@ class JobOfPeers:
             PeerMachine(self._peer_config(client_id), time.monotonic()),
             up=Latch(),
             failed=Latch(),
-            backend=BackendThread(SimBackend(config), name=f"devices-{client_id}", client_id=client_id),
+            devices=DeviceWatch(
+                BackendThread(SimBackend(config), name=f"devices-{client_id}", client_id=client_id),
+                client_id,
+                opening_timeout=10.0,
+                device_timeout=10.0,
+                interval=30.0,
+            ),
             network=network,
             coordinator=coordinator,
             advertise_host=None,
-            opening_timeout=10.0,
-            device_timeout=10.0,
-            health_interval=30.0,
             clock=time.monotonic,
             services=services,
         )

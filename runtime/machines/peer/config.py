@@ -17,6 +17,7 @@ class PeerConfig:
         device_type: the type of its devices, empty where it shows only when they have come up.
         incarnation: drawn at random when the peer was made, 64 bits.
         fails_when_unhealthy: whether the job is to end where this client's devices become unhealthy.
+        allow_empty: whether clients may take part without devices.
         share_devices: whether other clients may have this client's devices, if they allow it too.
     """
 
@@ -35,6 +36,7 @@ class PeerConfig:
     heartbeat_timeout: float
     shutdown_timeout: float
     fails_when_unhealthy: bool = False
+    allow_empty: bool = False
     share_devices: bool = False
 
     def registration(self, link_address: str) -> Register:
