@@ -107,14 +107,14 @@ class FailureNotice:
     def note_given(self) -> None:
         """Note that the user knows how the job ended."""
         self._is_given = True
-        atexit.unregister(self._at_exit)
+        atexit.unregister(self.at_exit)
 
     def give_at_exit(self) -> None:
         """Log it at the end of the interpreter, unless the user hears of it before."""
         if self._failed.is_set and not self._is_given:
-            atexit.register(self._at_exit)
+            atexit.register(self.at_exit)
 
-    def _at_exit(self) -> None:
+    def at_exit(self) -> None:
         """Say what the exit status does not: only an end that skips the exit handlers of others could change it now."""
         if os.getpid() == self._pid and getattr(sys, "last_value", None) is None:
             self.log("ends without shutdown(), so that its exit status does not tell that its job has failed")

@@ -83,6 +83,9 @@ class ProcessClient(Client):
     def _at_exit(self) -> None:
         """An interpreter that ends without `shutdown()` still says goodbye."""
         self._say_goodbye(SystemExit("its interpreter ended without shutdown()"))
+        if self.up.value is not None:
+            # The thread that has just ended would register it: too late for an interpreter that ends.
+            self.failure_notice.at_exit()
 
     def _at_termination(self) -> bool:
         """Take the first SIGTERM as notice of a preemption where the program asks for preemption points; else end."""
