@@ -4,19 +4,21 @@ Each client's namespace has one link, `eth0`, whose far end is a port of a bridg
 namespaces have no names, so that nothing is left of them when this process and the clients have ended. A cut is a queue
 that drops what is put into it: at the client's end for what it sends, at the bridge's for what it is sent.
 
-`LocalJob` starts it: `python -m bringup.testing.namespace_host CLIENTS`. It answers with one line of JSON, either
-`{"error": TEXT}` or `{"user": PATH, "networks": [PATH, ...]}`; then each line of its input, `cut CLIENT out` or
-`heal CLIENT in`, is answered with another, `{}` or an error. It ends when its input does.
+`LocalJob` starts it: `python -m bringup.testing.namespace_host CLIENTS`, a `HelperProcess`. It says first either
+`{"error": TEXT}` or `{"user": PATH, "networks": [PATH, ...]}`; then each question, `["cut", CLIENT, "out"]` or
+`["heal", CLIENT, "in"]`, is answered with `{}` or an error. It ends when its input does.
 """
 
 from __future__ import annotations
 
 import errno
-import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
+from ..processes.helper import serve
 from .enter_namespace import NEW_NETWORK, NEW_USER, call
 from .netlink import Netlink
 
@@ -35,7 +37,7 @@ def address_of(client_id: int) -> str:
     return f"10.77.{high}.{low}"
 
 
-class Switchboard:
+class NamespaceHost:
     """The network of `num_clients` clients. Makes this process leave its own; raises `OSError` where it may not.
 
     Attributes:
@@ -103,22 +105,23 @@ def _leave() -> bool:
 def main() -> None:
     """Make the network, and do as told until the input ends."""
     try:
-        switchboard = Switchboard(int(sys.argv[1]))
+        host = NamespaceHost(int(sys.argv[1]))
     except OSError as error:
-        return _say({"error": error.strerror or str(error)})
-    _say({"user": switchboard.user, "networks": switchboard.networks})
-    for line in sys.stdin:
-        what, client_id, direction = line.split()
-        try:
-            switchboard.set(int(client_id), direction, cut=what == "cut")
-            _say({})
-        except OSError as error:
-            _say({"error": error.strerror or str(error)})
-    return None
+        return serve(lambda _: {}, first=_failure(error))
+    return serve(partial(_answer, host), first={"user": host.user, "networks": host.networks})
 
 
-def _say(answer: Mapping[str, object]) -> None:
-    print(json.dumps(answer), flush=True)
+def _answer(host: NamespaceHost, command: Sequence[Any]) -> dict[str, str]:
+    what, client_id, direction = command
+    try:
+        host.set(client_id, direction, cut=what == "cut")
+    except OSError as error:
+        return _failure(error)
+    return {}
+
+
+def _failure(error: OSError) -> dict[str, str]:
+    return {"error": error.strerror or str(error)}
 
 
 if __name__ == "__main__":

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self
 
 from ..errors import BringupError, ConfigurationError
+from ..processes.helper import HelperEndedError, HelperProcess
 from . import enter_namespace
 
 Direction = Literal["in", "out", "both"]
 """What is swallowed: packets to a client, from it, or all."""
 
 _DIRECTIONS: dict[Direction, tuple[str, ...]] = {"in": ("in",), "out": ("out",), "both": ("in", "out")}
-_END_TIMEOUT = 10.0
 
 
 class NamespacesUnavailableError(BringupError):
@@ -40,17 +39,11 @@ class NamespaceNetwork:
         self._lock = threading.Lock()
         self._cut: set[tuple[int, str]] = set()
         self._num_clients = num_clients
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", f"{__package__}.namespace_host", str(num_clients)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            # Elsewhere than in a checkout, whose folders would shadow installed packages.
-            cwd=os.path.dirname(sys.executable),
+        self._host = HelperProcess(
+            [sys.executable, "-P", "-m", f"{__package__}.namespace_host", str(num_clients)],
         )
         try:
-            self._places = self._answer()
+            self._places = _checked(self._host.answer)
         except BaseException:
             self.close()
             raise
@@ -73,19 +66,7 @@ class NamespaceNetwork:
 
     def close(self) -> None:
         """Let go of the namespaces; each is gone once no client is in it."""
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.close()
-        except BrokenPipeError:
-            pass  # it has ended already
-        try:
-            self._process.wait(_END_TIMEOUT)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait(_END_TIMEOUT)
-        for pipe in (self._process.stdout, self._process.stderr):
-            assert pipe is not None
-            pipe.close()
+        self._host.close()
 
     def __enter__(self) -> Self:
         return self
@@ -103,30 +84,23 @@ class NamespaceNetwork:
         with self._lock:
             for one in _DIRECTIONS[direction]:
                 if ((client_id, one) in self._cut) is not cut:
-                    self._tell(f"{'cut' if cut else 'heal'} {client_id} {one}")
+                    _checked(partial(self._host.ask, ["cut" if cut else "heal", client_id, one]))
                     (self._cut.add if cut else self._cut.discard)((client_id, one))
 
-    def _tell(self, command: str) -> None:
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(command + "\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            pass  # what is read next says so
-        self._answer()
 
-    def _answer(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
-        line = self._process.stdout.readline()
-        answer = json.loads(line) if line else {"error": self._process.stderr.read() or "the switchboard ended"}
-        if "error" in answer:
-            raise NamespacesUnavailableError(
-                f"no network namespaces for the clients of a job: {answer['error']}. They take root's CAP_SYS_ADMIN, "
-                "or unprivileged user namespaces (sysctl user.max_net_namespaces, user.max_user_namespaces), and veth, "
-                "bridge and blackhole queues in the kernel."
-            )
-        return dict(answer)
+def _checked(ask: Callable[[], Any]) -> dict[str, Any]:
+    """Return an answer of the host that is no error."""
+    try:
+        answer = ask()
+    except HelperEndedError as ended:
+        answer = {"error": f"their host {ended}"}
+    if "error" in answer:
+        raise NamespacesUnavailableError(
+            f"no network namespaces for the clients of a job: {answer['error']}. They take root's CAP_SYS_ADMIN, "
+            "or unprivileged user namespaces (sysctl user.max_net_namespaces, user.max_user_namespaces), and veth, "
+            "bridge and blackhole queues in the kernel."
+        )
+    return dict(answer)
 
 
 def why_unavailable() -> str | None:

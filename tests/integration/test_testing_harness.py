@@ -224,8 +224,8 @@ def test_everything_that_cuts_take_is_given_back(tmp_path: Path) -> None:
         job.start()
         job.cut(1)
         assert job._network is not None
-        switchboard = job._network._process.pid
-    assert _has_ended(switchboard)
+        host = job._network._host.pid
+    assert _has_ended(host)
     assert len(os.listdir("/proc/self/fd")) == before
 
 
