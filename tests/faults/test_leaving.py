@@ -136,7 +136,7 @@ with bringup.sync.initialize("SIM") as system:
     def leave_a_call_behind():
         loop = asyncio.new_event_loop()
         async def main():
-            other = bringup.System(system._client, system._up)
+            other = bringup.System(system._client)
             call = asyncio.ensure_future(other.barrier("b"))
             await other.live_clients()
         loop.run_until_complete(main())

@@ -440,7 +440,7 @@ def test_sigterm_in_the_middle_of_a_call_says_goodbye() -> None:
 def test_a_collective_that_fails_on_one_client_fails_the_job() -> None:
     with LocalJob(2) as job:
         job.initialize(device_type="SIM")
-        failing = job.clients[1].call("all_reduce", array=[1] * 100_000, timeout=0.1)
+        failing = job.clients[1].call("all_reduce", array=[1] * 100_000, timeout=0.5)
         assert failing.error().error in ("TimeoutError", "NotInitializedError", "BringupError")
         outcome = job.clients[0].call("all_reduce", array=[1] * 100_000).answer()
         assert outcome.error == "PeerFailedError", outcome.text[:200]
