@@ -6,7 +6,7 @@ not the current one is dropped. That is the answer to threads that cannot be can
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ...devices.base import LocalDevice
 from ...errors import BringupError
@@ -39,92 +39,79 @@ from .peer.program import ProgressReported as ProgressReported
 # What happens to a peer.
 
 
-@dataclass(frozen=True, slots=True)
-class Begin:
+class Begin(Struct, frozen=True):
     """`initialize()` was called."""
 
 
-@dataclass(frozen=True, slots=True)
-class DialFailed:
+class DialFailed(Struct, frozen=True):
     """The coordinator cannot be reached yet."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Connected:
+class Connected(Struct, frozen=True):
     """There is a session; `link_address` is where others reach this peer's links."""
 
     tag: Tag
     link_address: str
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(Struct, frozen=True):
     """A message of the coordinator."""
 
     message: CoordinatorMessage
 
 
-@dataclass(frozen=True, slots=True)
-class SessionLost:
+class SessionLost(Struct, frozen=True):
     """The connection that carries the session has broken; another is dialled, unless nothing was ever heard in it."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reconnected:
+class Reconnected(Struct, frozen=True):
     """The session goes on over another connection; nothing of it was lost."""
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatorGone:
+class CoordinatorGone(Struct, frozen=True):
     """There is proof that the coordinator's process has ended: its port refuses, or another answers there."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class SessionGivenUp:
+class SessionGivenUp(Struct, frozen=True):
     """The session keeps more messages for the coordinator than it may."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class BackendStarted:
+class BackendStarted(Struct, frozen=True):
     """The devices are up, and passed their first health check."""
 
     tag: Tag
     devices: tuple[LocalDevice, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class BackendFailed:
+class BackendFailed(Struct, frozen=True):
     """The devices did not come up."""
 
     tag: Tag
     error: BringupError
 
 
-@dataclass(frozen=True, slots=True)
-class HealthChanged:
+class HealthChanged(Struct, frozen=True):
     """A health check said something new."""
 
     healthy: bool
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class RingConnected:
+class RingConnected(Struct, frozen=True):
     """Both links of the ring stand."""
 
     tag: Tag
 
 
-@dataclass(frozen=True, slots=True)
-class LinkDelayed:
+class LinkDelayed(Struct, frozen=True):
     """The link to the right neighbour cannot be opened yet; where `is_refused`, its process may have died."""
 
     client_id: int
@@ -132,46 +119,40 @@ class LinkDelayed:
     is_refused: bool
 
 
-@dataclass(frozen=True, slots=True)
-class LinkBroken:
+class LinkBroken(Struct, frozen=True):
     """The link with client `client_id` was denied by its process, or ended."""
 
     client_id: int
     cause: str
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(Struct, frozen=True):
     """The merge is done, and its result is sound."""
 
     tag: Tag
     table: CoreTable
 
 
-@dataclass(frozen=True, slots=True)
-class MergeFailed:
+class MergeFailed(Struct, frozen=True):
     """The merge's result is not sound."""
 
     tag: Tag
     error: BringupError
 
 
-@dataclass(frozen=True, slots=True)
-class AgreementMessage:
+class AgreementMessage(Struct, frozen=True):
     """The user's part in the agreement on a preemption point: what to send."""
 
     message: PreemptionNotice | StepReply
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveRequested:
+class LeaveRequested(Struct, frozen=True):
     """The user shuts the system down, after so many collectives."""
 
     collectives: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Abort:
+class Abort(Struct, frozen=True):
     """The user gave up, or this client failed in a way that no machine decides."""
 
     error: BaseException
@@ -204,22 +185,19 @@ PeerEvent = (
 # What a peer asks for.
 
 
-@dataclass(frozen=True, slots=True)
-class StartBackend:
+class StartBackend(Struct, frozen=True):
     """Bring the devices up: answered by `BackendStarted` or `BackendFailed`."""
 
     tag: Tag
 
 
-@dataclass(frozen=True, slots=True)
-class Connect:
+class Connect(Struct, frozen=True):
     """Open a session, however long it takes: answered by `Connected`; `DialFailed` may come before."""
 
     tag: Tag
 
 
-@dataclass(frozen=True, slots=True)
-class Redial:
+class Redial(Struct, frozen=True):
     """Carry the session on over another connection, however long it takes to get one.
 
     The present one is used until then. Answered by `Reconnected` or `CoordinatorGone`, or not at all, where the
@@ -227,15 +205,13 @@ class Redial:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Struct, frozen=True):
     """Send a message to the coordinator; one sent while no connection stands waits for the next."""
 
     message: ClientMessage
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectRing:
+class ConnectRing(Struct, frozen=True):
     """Link with both neighbours: answered by `RingConnected`; `LinkBroken` may come then and later."""
 
     tag: Tag
@@ -245,16 +221,14 @@ class ConnectRing:
     right: MemberInfo
 
 
-@dataclass(frozen=True, slots=True)
-class Merge:
+class Merge(Struct, frozen=True):
     """Merge the tables of all clients: answered by `Merged` or `MergeFailed`, or by `LinkBroken`."""
 
     tag: Tag
     devices: tuple[LocalDevice, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Up:
+class Up(Struct, frozen=True):
     """The job is up."""
 
     job_id: str
@@ -266,30 +240,26 @@ class Up:
     has_services: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """The job has failed; every pending call raises `error`."""
 
     error: BaseException
 
 
-@dataclass(frozen=True, slots=True)
-class Preempt:
+class Preempt(Struct, frozen=True):
     """The agreement on a preemption point goes on: what the coordinator says."""
 
     message: StepQuery | SyncPoint
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(Struct, frozen=True):
     """The shutdown is over; `missing` are the clients that never joined in it, and `error` then says so."""
 
     missing: tuple[int, ...]
     error: BringupError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OthersLeave:
+class OthersLeave(Struct, frozen=True):
     """Some clients have begun to leave, which come to no collective beyond those that they have called."""
 
     leavers: tuple[Leaver, ...]

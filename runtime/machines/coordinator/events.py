@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ....transport.ports import ProbeOutcome
 from ....transport.wire.messages import ClientMessage, CoordinatorMessage
@@ -11,16 +11,14 @@ Tag = int
 """Sequence number of an effect of one machine."""
 
 
-@dataclass(frozen=True, slots=True)
-class MessageReceived:
+class MessageReceived(Struct, frozen=True):
     """A message of the client at the other end of `session`."""
 
     session: int
     message: ClientMessage
 
 
-@dataclass(frozen=True, slots=True)
-class SessionEnded:
+class SessionEnded(Struct, frozen=True):
     """The connection that carries a session has ended; a client that lives may come back to the session.
 
     `is_settled` tells that the client has acknowledged all that was said to it.
@@ -31,15 +29,13 @@ class SessionEnded:
     is_settled: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SessionResumed:
+class SessionResumed(Struct, frozen=True):
     """A session goes on over another connection; nothing of it was lost."""
 
     session: int
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeAnswered:
+class ProbeAnswered(Struct, frozen=True):
     """What a probe showed."""
 
     tag: Tag
@@ -50,23 +46,20 @@ class ProbeAnswered:
 CoordinatorEvent = MessageReceived | SessionEnded | SessionResumed | ProbeAnswered
 
 
-@dataclass(frozen=True, slots=True)
-class SendTo:
+class SendTo(Struct, frozen=True):
     """Send one message in each of `sessions`; where no connection stands it waits for the next."""
 
     sessions: tuple[int, ...]
     message: CoordinatorMessage
 
 
-@dataclass(frozen=True, slots=True)
-class CloseSession:
+class CloseSession(Struct, frozen=True):
     """End a session, after what was sent on it."""
 
     session: int
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(Struct, frozen=True):
     """Ask whether the process at `link_address` is still `incarnation`: answered by `ProbeAnswered`."""
 
     tag: Tag
@@ -74,8 +67,7 @@ class Probe:
     incarnation: int
 
 
-@dataclass(frozen=True, slots=True)
-class Departed:
+class Departed(Struct, frozen=True):
     """Client `client_id` has begun to leave the job: nobody is to wait for it in a service."""
 
     client_id: int

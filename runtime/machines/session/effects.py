@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 # For the driver.
 
 
-@dataclass(frozen=True, slots=True)
-class Dial:
+class Dial(Struct, frozen=True):
     """Open a connection, which bears this number: answered by `opened`, or `unreachable`.
 
     Where `is_expected`, the other side was there before, and a refusal is final.
@@ -19,15 +19,13 @@ class Dial:
     is_expected: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Drop:
+class Drop(Struct, frozen=True):
     """End a connection, or its dialling, at once."""
 
     connection: int
 
 
-@dataclass(frozen=True, slots=True)
-class Finish:
+class Finish(Struct, frozen=True):
     """End a connection after the messages that there are for it."""
 
     connection: int
@@ -36,43 +34,37 @@ class Finish:
 # For the owner of the dialling side.
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(Struct, frozen=True):
     """A new session has a connection; the other side has not answered yet."""
 
     connection: int
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(Struct, frozen=True):
     """The connection that carries the session has broken."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Resumed:
+class Resumed(Struct, frozen=True):
     """A session goes on over another connection; nothing of it was lost. `session` is 0 on the dialling side."""
 
     session: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Gone:
+class Gone(Struct, frozen=True):
     """The other side has gone for good: its address refuses, or it does not know the session."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class GivenUp:
+class GivenUp(Struct, frozen=True):
     """The session keeps more messages than it may."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Struct, frozen=True):
     """The session that was to end has ended."""
 
     reason: str
@@ -81,15 +73,13 @@ class Finished:
 # For the owner of the accepting side.
 
 
-@dataclass(frozen=True, slots=True)
-class Began:
+class Began(Struct, frozen=True):
     """A connection has opened a new session."""
 
     session: int
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """The connection that carries a session has ended.
 
     Attributes:
@@ -105,13 +95,11 @@ class Ended:
     is_forgotten: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Flushed:
+class Flushed(Struct, frozen=True):
     """All clients that were there have taken in all messages, or have had their time; answered by `stay`."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableClosed:
+class TableClosed(Struct, frozen=True):
     """Nobody is waited for any more."""
 
 
