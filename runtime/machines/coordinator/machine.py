@@ -178,8 +178,8 @@ class CoordinatorMachine:
         if self._state is _State.CLOSED:
             return None
         parts = (self._detector, self._suspicions, self._preemption, self._departures)
-        dues = (part.deadline() for part in parts)
-        return min((self._lag.after(due) for due in dues if due is not None), default=None)
+        dues = [due for part in parts if (due := part.deadline()) is not None]
+        return self._lag.after(min(dues)) if dues else None
 
     @property
     def has_told_all(self) -> bool:

@@ -69,17 +69,24 @@ Effects = list[ev.PeerEffect]
 
 
 class PeerState(enum.Enum):
-    """See the module's theory of operation."""
+    """See the module's theory of operation.
 
-    NEW = enum.auto()
-    CONNECTING = enum.auto()
-    REGISTERING = enum.auto()
-    WAITING = enum.auto()
-    BRINGING_UP = enum.auto()
-    COMMITTING = enum.auto()
-    UP = enum.auto()
-    LEAVING = enum.auto()
-    CLOSED = enum.auto()
+    Attributes:
+        phase: the phase that reports and errors show for it; while the job comes up, `PeerMachine.phase` knows more.
+    """
+
+    NEW = (0, Phase.CONNECT)
+    CONNECTING = (1, Phase.CONNECT)
+    REGISTERING = (2, Phase.CONNECT)
+    WAITING = (3, Phase.RENDEZVOUS)
+    BRINGING_UP = (4, Phase.RING)
+    COMMITTING = (5, Phase.COMMIT)
+    UP = (6, Phase.READY)
+    LEAVING = (7, Phase.LEAVING)
+    CLOSED = (8, Phase.CLOSED)
+
+    def __init__(self, _: int, phase: Phase) -> None:
+        self.phase = phase
 
 
 _BEFORE_UP = (
@@ -92,26 +99,6 @@ _BEFORE_UP = (
 _REGISTERED = (PeerState.WAITING, PeerState.BRINGING_UP, PeerState.COMMITTING, PeerState.UP, PeerState.LEAVING)
 _RING_NEEDED = (PeerState.BRINGING_UP, PeerState.COMMITTING, PeerState.UP)
 
-_PHASES = {
-    PeerState.NEW: Phase.CONNECT,
-    PeerState.CONNECTING: Phase.CONNECT,
-    PeerState.REGISTERING: Phase.CONNECT,
-    PeerState.WAITING: Phase.RENDEZVOUS,
-    PeerState.COMMITTING: Phase.COMMIT,
-    PeerState.UP: Phase.READY,
-    PeerState.LEAVING: Phase.LEAVING,
-    PeerState.CLOSED: Phase.CLOSED,
-}
-
-
-def _phase_of(state: PeerState, *, has_devices: bool, is_linked: bool) -> Phase:
-    """Return the phase of a peer in `state`, with or without devices and ring."""
-    if state is not PeerState.BRINGING_UP:
-        return _PHASES[state]
-    if not has_devices:
-        return Phase.DEVICES
-    return Phase.MERGE if is_linked else Phase.RING
-
 
 class PeerMachine:
     """See the module's theory of operation.
@@ -120,13 +107,12 @@ class PeerMachine:
         config: of this peer.
         timeline: how long its phases took.
         view: its view of the other clients.
-        leavers: the clients that are known to be leaving, as pairs of ids.
     """
 
     def __init__(self, config: PeerConfig, now: float) -> None:
         self.config = config
         self.timeline = Timeline(config.client_id, now)
-        self.leavers: tuple[int, ...] = ()
+        self._leavers: frozenset[int] = frozenset()
         self._state = PeerState.NEW
         self._last_phase: Phase | None = None
         self.view = JobView(config, now)
@@ -195,7 +181,7 @@ class PeerMachine:
             case ev.MergeFailed(tag, error) if self._is_current(ev.Merge, tag):
                 return self._fail(error)
             case ev.LinkBroken(client_id, cause) if self._state in _RING_NEEDED and self._suspected is None:
-                if client_id in unpack_ids(self.leavers):
+                if client_id in self._leavers:
                     return []
                 self._suspected = (self._watch.verdict_due(now), client_id, cause)
                 return [ev.Send(Suspect(client_id, cause))]
@@ -239,7 +225,7 @@ class PeerMachine:
             case StepQuery() | SyncPoint():
                 return [ev.Preempt(message)]
             case Leaving(leavers):
-                self.leavers = pack_ids({*unpack_ids(self.leavers), *leaver_ids(leavers)})
+                self._leavers = self._leavers.union(leaver_ids(leavers))
                 if self._suspected is not None and self._suspected[1] in leaver_ids(leavers):
                     self._suspected = None
                 return [ev.OthersLeave(leavers)]
@@ -296,7 +282,8 @@ class PeerMachine:
         if self._state in _BEFORE_UP:
             candidates.append(self._initialization_deadline)
         candidates += [waiting[0] for waiting in (self._suspected, self._backend_error) if waiting is not None]
-        return min((self._lag.after(due) for due in candidates if due is not None), default=None)
+        dues = [due for due in candidates if due is not None]
+        return self._lag.after(min(dues)) if dues else None
 
     # Steps.
 
@@ -359,7 +346,7 @@ class PeerMachine:
 
     def _on_dismissed(self, missing: tuple[int, ...]) -> Effects:
         error = self.view.not_joined(missing) if missing else None
-        self.leavers = pack_ids({*range(self.config.num_clients)} - {*unpack_ids(missing)})
+        self._leavers = frozenset(range(self.config.num_clients)).difference(unpack_ids(missing))
         self._end(error)
         return [ev.Left(tuple(unpack_ids(missing)), error)]
 
@@ -422,7 +409,16 @@ class PeerMachine:
     @property
     def phase(self) -> Phase:
         """The phase this client is in, for reports."""
-        return _phase_of(self._state, has_devices=self._devices is not None, is_linked=self._is_linked)
+        if self._state is not PeerState.BRINGING_UP:
+            return self._state.phase
+        if self._devices is None:
+            return Phase.DEVICES
+        return Phase.MERGE if self._is_linked else Phase.RING
+
+    @property
+    def leavers(self) -> tuple[int, ...]:
+        """The clients that are known to be leaving, as pairs of ids."""
+        return pack_ids(self._leavers)
 
     def progress(self, now: float) -> Progress:
         """Return the state of the bring-up, for a progress line."""
