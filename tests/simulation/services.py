@@ -44,6 +44,7 @@ class SimulatedServices:
         self._tickets = itertools.count(_FIRST_TICKET)
         self._on_their_way: Counter[int] = Counter()
         self._is_at_work = False
+        self._armed_for: float | None = None
         self._meter = Meter()
         self._store = store
 
@@ -98,6 +99,8 @@ class SimulatedServices:
         self._go_on()
 
     def _measured(self, step: Callable[[], Replies]) -> Replies:
+        if not self._host.world.is_metered:
+            return step()
         replies, seconds = self._meter(step)
         self._host.work(seconds)
         return replies
@@ -150,12 +153,16 @@ class SimulatedServices:
             self._tell(self._machine.leave(client_id, self._host.world.clock.now))
 
     def _arm(self) -> None:
-        if (due := self._machine.deadline()) is not None:
+        due = self._machine.deadline()
+        if due is not None and (self._armed_for is None or due < self._armed_for):
+            self._armed_for = due
             self._host.world.clock.at(max(due, self._host.world.clock.now), self._host.deliver, self._wake)
 
     def _wake(self) -> None:
+        self._armed_for = None
         if not self._is_over:
             self._tell(self._machine.wake(self._host.world.clock.now))
+            self._arm()
 
     @property
     def _is_over(self) -> bool:

@@ -94,6 +94,7 @@ def small_job() -> None:
 def job_with_many_keys() -> None:
     """Each client lists all keys, at once, as programs do that come out of a barrier."""
     with World(SEED, 10, latency=HERE, heartbeat_interval=0.04, heartbeat_timeout=0.12) as world:
+        world.is_metered = True
         processes = world.bring_up()
         services = world.jobs[0].services
         services.fill(KEYS)

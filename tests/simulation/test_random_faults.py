@@ -1,4 +1,4 @@
-"""Seeds drawn at random: whatever befalls a job, everybody hears of it in time, and afterwards it comes up again."""
+"""Seeds drawn at random: whatever befalls a job, everybody hears of it in time, and the next one comes up."""
 
 from __future__ import annotations
 

@@ -48,6 +48,7 @@ class World:
         running: those that have not let go of all they held, but for those that are stopped for ever.
         prepare: told of every process that is started, before it begins.
         is_calm: whether no more faults strike.
+        is_metered: whether the calls are counted that a step of the services makes, and charged for.
         patience: seconds by which a client may be later than its deadline, as others are served before it.
         stall_timeout: what a coordinator that is started is configured with.
         struck: how often which fault struck.
@@ -68,6 +69,7 @@ class World:
         self.running: dict[Process, None] = {}
         self.prepare: Callable[[Process], None] = lambda process: None
         self.is_calm = False
+        self.is_metered = False
         self.patience = invariants.PATIENCE + costs.slack(num_clients)
         self.stall_timeout: float | None = None
         self.struck: Counter[str] = Counter()
