@@ -279,6 +279,7 @@ class HostSessions:
     def __init__(self, process: Process) -> None:
         self.table: SessionTable[int, Message] = SessionTable(CONTROL_KEPT_MAX, process.config.heartbeat_timeout)
         self.clients: dict[int, Process] = {}
+        self._heard: set[int] = set()
         self._process = process
         self._ends: dict[int, Connection] = {}
         self._alarm = Alarm(process, self._wake)
@@ -318,8 +319,9 @@ class HostSessions:
         self._perform(self.table.all_told())
 
     def carries(self, connection: Connection) -> bool:
-        """Return whether a connection carries a session, as the table sees it."""
-        return self.table.carried_by(connection.number_at_host) is not None
+        """Return whether a connection carries a session in which the coordinator has heard something."""
+        accepted = self.table.carried_by(connection.number_at_host)
+        return accepted is not None and accepted.number in self._heard
 
     def arrive(self, connection: Connection, letter: Letter) -> None:
         """A message has come."""
@@ -339,6 +341,7 @@ class HostSessions:
 
     def _deliver(self, client: Process, session: int, message: ClientMessage) -> None:
         client.heard_at = self._now
+        self._heard.add(session)
         if type(message) is Leave:
             client.is_let_go = True
         self._process.tell_coordinator(ev.MessageReceived(session, message))
