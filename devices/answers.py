@@ -7,13 +7,13 @@ that a later step relies on is checked here, once, for a backend in a thread as 
 from __future__ import annotations
 
 import itertools
-import operator
 from collections.abc import Iterable
 from typing import TypeVar
 
 from ..errors import BringupError, DeviceError
 from .base import CoreLocation, Discovery, Health, LocalDevice
 from .texts import clipped, shown, visible
+from .whole_numbers import as_whole_number
 
 CORE_ID_MAX = 2**31 - 1
 """The largest core id: int32."""
@@ -131,13 +131,8 @@ def _location(index: int, location: object) -> CoreLocation | None:
 
 
 def _number(value: object, largest: int, what: str, other: str = "") -> int:
-    try:
-        # The flags of numpy 1 pass for whole numbers.
-        is_flag = isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", "") == "b"
-        number = -1 if is_flag else operator.index(value)  # type: ignore[arg-type]
-    except Exception:  # noqa: BLE001 - it is code of whoever made the object
-        number = -1
-    if not 0 <= number <= largest:
+    number = as_whole_number(value)
+    if number is None or not 0 <= number <= largest:
         raise OddAnswerError(f"{what}, which is no whole number from 0 to {largest}{other}")
     return number
 

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ...errors import ConfigurationError
+from ..whole_numbers import as_whole_number
 from .axes import AXES, Extents, Int64Array
 from .enumeration import enumerate_places
 from .rings import order_rings, order_rings_and_their_order
@@ -60,8 +59,9 @@ def _items(value: Any) -> list[Any]:
 
 def _whole_numbers(value: Any) -> tuple[int, ...]:
     """Return the numbers where all are whole and from 1, else none."""
-    items = _items(value)
-    return tuple(map(int, items)) if all(isinstance(one, int | np.integer) and one >= 1 for one in items) else ()
+    numbers = [as_whole_number(item) for item in _items(value)]
+    checked = tuple(number for number in numbers if number is not None and number >= 1)
+    return checked if len(checked) == len(numbers) else ()
 
 
 def lay_out(extents: Extents, shape: tuple[int, ...], options: RingOptions) -> Int64Array:
@@ -87,8 +87,8 @@ def lay_out(extents: Extents, shape: tuple[int, ...], options: RingOptions) -> I
 
 
 def _ring_size(shape: tuple[int, ...], ring_dims: Any) -> int:
-    count = 1 - len(shape) if ring_dims is None else ring_dims
-    if not isinstance(count, int | np.integer) or not -len(shape) <= count <= len(shape):
+    count = 1 - len(shape) if ring_dims is None else as_whole_number(ring_dims)
+    if count is None or not -len(shape) <= count <= len(shape):
         raise ConfigurationError(
             f"ring_dims is {ring_dims!r}; give how many leading dimensions of the mesh make a ring, or, below 0, how "
             f"many trailing ones: from {-len(shape)} to {len(shape)} for a mesh of shape {list(shape)}"

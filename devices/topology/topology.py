@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import ConfigurationError, TopologyError
+from ..whole_numbers import as_whole_number
 from . import proto
 from .axes import Extents, Int32Array, Int64Array, extents_of, place_numbers, wrap_of
 from .coordinates import by_client, check_within, flatten, owner, sorted_places
@@ -118,10 +119,11 @@ class Topology:
         Raises:
             ConfigurationError: there is no such client.
         """
-        if not isinstance(client_id, int | np.integer) or not 0 <= client_id < self.num_clients:
+        number = as_whole_number(client_id)
+        if number is None or not 0 <= number < self.num_clients:
             raise ConfigurationError(f"client_id is {client_id!r}; the clients are 0 to {self.num_clients - 1}")
-        end = int(self._ends[int(client_id)])
-        return slice(end - int(self._counts[int(client_id)]), end)
+        end = int(self._ends[number])
+        return slice(end - int(self._counts[number]), end)
 
     def client_ids(self) -> Int64Array:
         """Return the client of each device: int64 `[num_devices]`."""

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import enum
 import math
-import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
 
+from ...devices.whole_numbers import as_whole_number
 from ...errors import ConfigurationError
 from ...transport.addresses import Address, parse_host
+from .validation import SECONDS_MAX, real_number
 
-# Timers of event loops and threads overflow not far beyond it.
-_LONGEST_DURATION = 1e9
 # float() alone also takes "1_0" and digits of other scripts.
 _PLAIN_NUMBER = re.compile(r"[+-]?[0-9a-zA-Z.+-]+")
 _TRUE = frozenset({"1", "true", "yes", "on"})
@@ -115,8 +113,8 @@ def as_duration(setting: Setting, *, least: float = 0.0) -> float:
         raise setting.error("must be greater than 0 seconds")
     if seconds < least:
         raise setting.error(f"must be at least {least:g} seconds: more often there would be time for nothing else")
-    if seconds > _LONGEST_DURATION:
-        raise setting.error(f"must be at most {_LONGEST_DURATION:.0f} seconds")
+    if seconds > SECONDS_MAX:
+        raise setting.error(f"must be at most {SECONDS_MAX:.0f} seconds")
     return seconds
 
 
@@ -197,27 +195,25 @@ def _integer(setting: Setting, meaning: str) -> int:
         if not re.fullmatch(r"[+-]?[0-9]{1,20}", str(value)):
             raise setting.error(f"is not {meaning}: it must be a whole number")
         return int(str(value))
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        return operator.index(value)  # type: ignore[arg-type]  # anything else is the TypeError caught below
-    except TypeError:
-        raise setting.error(f"is not {meaning}: it must be an int, not a {type(value).__name__}") from None
+    number = as_whole_number(value)
+    if number is None:
+        raise setting.error(f"is not {meaning}: it must be an int, not a {type(value).__name__}")
+    return number
 
 
 def _seconds(setting: Setting) -> float:
     value = setting.value
+    if setting.origin is not Origin.ENVIRONMENT:
+        number = real_number(value)
+        if number is None:
+            raise setting.error(f"is not a number of seconds: it is of type {type(value).__name__}")
+        return number
     try:
-        if setting.origin is Origin.ENVIRONMENT and _PLAIN_NUMBER.fullmatch(str(value)):
+        if _PLAIN_NUMBER.fullmatch(str(value)):
             return float(str(value))
-        if not isinstance(value, bool) and isinstance(value, Real):
-            return float(value)
     except ValueError:
-        pass  # text such as "e5", which is refused below like any other
-    except OverflowError:
-        return math.inf
-    of_type = "" if setting.origin is Origin.ENVIRONMENT else f": it is of type {type(value).__name__}"
-    raise setting.error(f"is not a number of seconds{of_type}")
+        pass  # such as "e5", which is refused like any other text
+    raise setting.error("is not a number of seconds")
 
 
 def _shown(value: object) -> str:

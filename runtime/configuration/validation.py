@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Iterable
 from numbers import Real
 
-import numpy as np
-
+from ...devices.whole_numbers import as_whole_number
 from ...errors import ConfigurationError
 
 _INTEGER_MAX = 2**63 - 1
 _CLIENT_ID_MAX = 2**32 - 1
-_SECONDS_MAX = 1e9
+SECONDS_MAX = 1e9
 """Timers of event loops overflow not far beyond it; it is 30 years."""
 
 
@@ -22,7 +20,7 @@ def whole_number(value: object) -> int | None:
 
     `None` where it is something else.
     """
-    number = _index(value)
+    number = as_whole_number(value)
     return None if number is None or abs(number) > _INTEGER_MAX else number
 
 
@@ -40,13 +38,18 @@ def step_of(call: str, step: object) -> int:
 
 def seconds(value: object) -> float | None:
     """Return a number of seconds, any but NaN, as a float; `None` where it is no such number."""
+    number = real_number(value)
+    return None if number is None or math.isnan(number) else number
+
+
+def real_number(value: object) -> float | None:
+    """Return a real number of any library's type as a float, one that is too large as infinity; `None` for others."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return None
     try:
-        number = float(value)
+        return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf  # type: ignore[operator]  # a whole number or a fraction
-    return None if math.isnan(number) else number
 
 
 def timeout_of(what: str, timeout: object) -> float | None:
@@ -67,7 +70,7 @@ def timeout_of(what: str, timeout: object) -> float | None:
             f"timeout={timeout!r} of {what} is not a number of seconds, 0 or more: give one, or None to wait for as "
             "long as the job lives"
         )
-    return number if number <= _SECONDS_MAX else None
+    return number if number <= SECONDS_MAX else None
 
 
 def client_set(what: str, client_ids: object) -> list[int]:
@@ -77,17 +80,10 @@ def client_set(what: str, client_ids: object) -> list[int]:
         ConfigurationError: they are no client ids, there is none, or one is double; names them.
     """
     given = list(client_ids) if isinstance(client_ids, Iterable) else [None]
-    ids = [number for number in map(_index, given) if number is not None and 0 <= number <= _CLIENT_ID_MAX]
+    ids = [number for number in map(as_whole_number, given) if number is not None and 0 <= number <= _CLIENT_ID_MAX]
     if len(ids) < len(given):
         shown = given if isinstance(client_ids, Iterable) else client_ids
         raise ConfigurationError(f"client_ids={shown!r} of {what} is not a sequence of client ids")
     if not ids or len(set(ids)) < len(ids):
         raise ConfigurationError(f"client_ids={ids} of {what}: give at least one client, and each once")
     return sorted(ids)
-
-
-def _index(value: object) -> int | None:
-    try:
-        return None if isinstance(value, bool | np.bool_) else int(operator.index(value))  # type: ignore[arg-type]
-    except TypeError:
-        return None
