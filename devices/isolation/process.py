@@ -8,7 +8,6 @@ import select
 import signal
 import subprocess
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -73,9 +72,6 @@ class BackendProcess:
                     pass_fds=(asked, answering),
                 )
             close_all = undo.pop_all().close
-        # Guards the descriptor that `interrupt` writes to.
-        self._lock = threading.Lock()
-        self._is_interrupted = False
         os.set_blocking(self._requests.fileno(), False)
         self._discard = weakref.finalize(self, _discard, self._process, close_all, os.getpid())
 
@@ -85,11 +81,12 @@ class BackendProcess:
         return self._process.pid
 
     def interrupt(self) -> None:
-        """Have the running `ask`, or the next one, kill it and raise. Called on any thread, never blocks."""
-        with self._lock:
-            if not self._is_interrupted and self._discard.alive:
-                self._is_interrupted = True
-                os.write(self._wake_write, b"!")
+        """Have the running `ask`, or the next one, raise `CutShortError`. Once, from any thread; never blocks.
+
+        Not after `end` or `kill`, which close the pipe that it writes to.
+        """
+        if self._discard.alive:  # it is not at the exit of the interpreter
+            os.write(self._wake_write, b"!")
 
     def ask(self, message: object) -> dict[str, Any]:
         """Send a message and return the answer, however long that takes.
@@ -145,8 +142,7 @@ class BackendProcess:
         self._process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_DEATH)
-        with self._lock:
-            self._discard()
+        self._discard()
         return self._process.returncode is not None
 
     def _write(self, requests: int, out: memoryview) -> memoryview:

@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -86,13 +87,15 @@ def test_what_it_prints_between_calls_is_bounded(native: Native) -> None:
     flood = "threading.Thread(target=lambda: [os.write(1, b'x' * 65536) for _ in iter(int, 1)], daemon=True).start()"
     backend = native(start=flood)
     backend.start()
-    process = backend._process
-    assert process is not None
-    mark = process._output.size
-    assert process._output.wait_beyond(mark + 2**22, LONG)
-    assert len(process._output.last(2**22)) <= 2**16
     assert backend.check_health() == Health(ok=True)
     backend.stop()
+    output = ProcessOutput()
+    flooding = threading.Thread(target=lambda: [os.write(output.descriptor, b"x" * 2**16) for _ in range(2**7)])
+    flooding.start()
+    assert output.wait_beyond(2**22, LONG)
+    flooding.join(LONG)
+    assert len(output.last(2**22)) <= 2**16
+    output.close()
 
 
 def test_output_that_outlives_its_process_keeps_no_thread(native: Native) -> None:
@@ -232,19 +235,25 @@ def test_an_interrupt_that_comes_too_late_is_no_failure_of_stop(native: Native) 
         assert gone()
 
 
-def test_a_forked_copy_of_the_client_holds_up_no_stop(native: Native) -> None:
+def test_a_forked_copy_of_the_client_holds_up_no_stop(native: Native, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before, the copy kept the pipe open: the process ended only when it was killed, after two seconds."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    class Popen(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            started.append(self)
+
+    monkeypatch.setattr(subprocess, "Popen", Popen)
     backend = native()
     backend.start()
-    process = backend._process
-    assert process is not None
     copy = os.fork()
     if copy == 0:
         signal.pause()
         os._exit(0)
     try:
         backend.stop()
-        assert process._process.returncode == 0  # else it was killed
+        assert [process.returncode for process in started] == [0]  # else it was killed
     finally:
         os.kill(copy, signal.SIGKILL)
         os.waitpid(copy, 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +14,6 @@ from bringup.devices.base import BackendConfig, CoreLocation, Health, LocalDevic
 from bringup.devices.jax.backend import JaxBackend
 from bringup.devices.jax.check import CheckResult, given_parts, health_by
 from bringup.devices.jax.devices import describe_devices, local_devices_of, refuse_megacore
-from bringup.devices.polling import wait_until
 from bringup.errors import ConfigurationError, DeviceNotFoundError
 
 
@@ -98,18 +96,6 @@ def test_health_by_a_computation(result: CheckResult | Exception, health: Health
         return result
 
     assert health_by(run, 3.0) == health
-
-
-def test_waiting_asks_until_the_answer_is_yes() -> None:
-    answers = iter([False, False, True])
-    assert wait_until(lambda: next(answers), 60.0, threading.Event())
-
-
-def test_waiting_ends_in_time_or_when_it_is_interrupted() -> None:
-    assert not wait_until(lambda: False, 0.0, threading.Event())
-    interrupted = threading.Event()
-    interrupted.set()
-    assert not wait_until(lambda: False, 60.0, interrupted)
 
 
 def test_without_jax_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
