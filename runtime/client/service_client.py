@@ -1,4 +1,4 @@
-"""A client's calls to the coordination services, from any event loop: each loop has a way of its own."""
+"""A client's calls to the coordination services, from any number of event loops, each with its own route."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _BARRIER_NAME_BYTES_MAX = 1024
 
 
 class ServiceClient:
-    """What the faces of a client use. A call is driven by the loop that it is made on, without a hop to the runtime's.
+    """The calls of a client, on the caller's event loop, without a hop to the runtime's.
 
     Args:
-        make_way: the way to the services from the running loop, given where replies are to go.
-        address_of: the address of a client.
+        make_way: returns the route from the running loop to the services, given the receiver of replies.
+        address_of: returns the address of a client.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class ServiceClient:
         self._error: Callable[[], BaseException] | None = None
 
     async def call(self, make: Callable[[int], ServiceRequest]) -> ServiceReply:
-        """Make a call, given its ticket.
+        """Make a call, and return its reply; `make` returns the request with a given ticket.
 
         Raises:
             BringupError: it was refused; or the job has failed, or is over.
@@ -82,14 +82,14 @@ class ServiceClient:
             raise NotInitializedError(forked_from(self._pid))
 
     async def watch_loops(self, interval: float = 1.0) -> None:
-        """End what event loops have left behind that were closed without a word, until cancelled."""
+        """Poll for event loops that were closed without notice, and end their calls; until cancelled."""
         while True:
             await asyncio.sleep(interval)
             if any(loop.is_closed() for loop in list(self._calls)):
                 self._end_closed_loops(self.calls())
 
     def _end_closed_loops(self, calls: ServiceCalls) -> None:
-        """End the calls of loops that are closed: a barrier must not take them for calls that somebody waits for."""
+        """End the calls of closed loops: a barrier must not count them as waiting."""
         with self._lock:
             gone = [self._calls.pop(loop) for loop in list(self._calls) if loop.is_closed()]
             self._departures = {loop: kept for loop, kept in self._departures.items() if not loop.is_closed()}
@@ -97,7 +97,7 @@ class ServiceClient:
             calls.end_for(each)
 
     def _leave(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Make no more calls on a loop that ends: the other side is not to wait for its return."""
+        """Close the route of a loop that ends: the services would keep it for a reconnection."""
         with self._lock:
             calls = self._calls.pop(loop, None)
             self._departures.pop(loop, None)
@@ -105,7 +105,7 @@ class ServiceClient:
             calls.end(lambda: NotInitializedError("the event loop of this call has ended"))
 
     def refused(self, refusal: Refusal) -> BringupError:
-        """Return the exception that a refusal is."""
+        """Return the exception for a refusal."""
         kind = REFUSAL_ERRORS.get(refusal.error)
         if kind is None:
             return BringupError(f"{printable(refusal.error)}: {printable(refusal.text)}")
@@ -124,7 +124,7 @@ class ServiceClient:
         return kind(printable(refusal.text))
 
     def end(self, error: Callable[[], BaseException]) -> None:
-        """Let all calls on all loops raise what `error` makes, from now on. Called on any thread; idempotent."""
+        """Have all pending and later calls on all loops raise what `error` returns. Any thread; idempotent."""
         with self._lock:
             if self._error is not None:
                 return
@@ -133,14 +133,14 @@ class ServiceClient:
         for loop, ended in calls.items():
             try:
                 loop.call_soon_threadsafe(ended.end, error)
-            except RuntimeError:  # that loop is closed: nobody waits there
+            except RuntimeError:  # that loop is closed, and its waiters with it
                 continue
 
 
 def _at_loop_end(callback: Callable[[], None]) -> AsyncGenerator[None, None]:
     """Call back when the running loop shuts its asynchronous generators down, which `asyncio.run` does at its end.
 
-    That is the only notice of it. The generator is to be held until then.
+    asyncio has no other notice of it. The caller must keep a reference to the generator until then.
     """
 
     async def wait() -> AsyncGenerator[None, None]:
@@ -158,7 +158,7 @@ def _at_loop_end(callback: Callable[[], None]) -> AsyncGenerator[None, None]:
 def barrier_request(
     name: str, client_ids: Iterable[int] | None, timeout: float | None
 ) -> Callable[[int], EnterBarrier]:
-    """Return what makes the request to enter a barrier, given its ticket.
+    """Return a function that makes the request to enter a barrier, given its ticket.
 
     Raises:
         ConfigurationError: an argument is wrong; names it.
@@ -167,7 +167,7 @@ def barrier_request(
         raise ConfigurationError(
             f"barrier name {str(name)[:64]!r} is not a text of at most {_BARRIER_NAME_BYTES_MAX} bytes of UTF-8"
         )
-    # Who names a set without itself is not refused here: the others, who may be waiting for it, are to be told, too.
+    # A set without this client is refused by the coordinator, not here: the others may wait for it, and must hear.
     packed = () if client_ids is None else pack_ids(client_set(f"barrier {name!r}", client_ids))
     limit = timeout_of(f"barrier {name!r}", timeout)
     return lambda ticket: EnterBarrier(ticket, name, packed, -1.0 if limit is None else limit)
@@ -181,7 +181,7 @@ def _is_barrier_name(name: str) -> bool:
 
 
 def name_of_set(what: str, client_ids: Iterable[int]) -> str:
-    """Return the name of a barrier that is for these clients alone: sets that overlap do not wait for each other."""
+    """Return the name of a barrier for a set of clients: barriers of different sets are independent."""
     return f"bringup/{what}/{hashlib.sha256(repr(pack_ids(client_ids)).encode()).hexdigest()}"
 
 
