@@ -9,7 +9,7 @@ import pytest
 
 from bringup.testing.job import LocalJob
 
-from .told import (
+from .assertions import (
     FAST,
     INTERVAL,
     TIMEOUT,

@@ -10,7 +10,7 @@ import pytest
 
 from bringup.testing.job import LocalJob
 
-from .told import (
+from .assertions import (
     FAST,
     TIMEOUT,
     TOLD_OF_DEATH,

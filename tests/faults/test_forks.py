@@ -12,8 +12,8 @@ import pytest
 
 from bringup.testing.job import LocalJob
 
+from .assertions import all_but, check_died, check_works, failure_of
 from .test_shutdown import python
-from .told import all_but, check_died, check_works, failure_of
 
 PROGRAM = """
 import json, multiprocessing, os, signal, socket, subprocess, sys

@@ -8,7 +8,7 @@ import pytest
 
 from bringup.testing.job import LocalJob
 
-from .told import all_but, check_died, check_works, failure_of
+from .assertions import all_but, check_died, check_works, failure_of
 
 DIED = -9
 

@@ -10,7 +10,7 @@ import pytest
 from bringup.testing.job import LocalJob
 from bringup.testing.remote_calls import Answer
 
-from .told import all_but
+from .assertions import all_but
 
 LEAVER = 1
 

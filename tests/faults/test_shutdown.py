@@ -10,7 +10,7 @@ import pytest
 
 from bringup.testing.job import LocalJob
 
-from .told import all_but, check_died, check_said_goodbye, check_works
+from .assertions import all_but, check_died, check_said_goodbye, check_works
 
 
 def python(program: str) -> list[str]:

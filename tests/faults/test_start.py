@@ -11,7 +11,7 @@ import pytest
 
 from bringup.testing.job import LocalJob
 
-from .told import FAST, check_names, check_works, failure_of
+from .assertions import FAST, check_names, check_works, failure_of
 
 QUICK = {"device_type": "SIM", "initialization_timeout": 1.0}
 

@@ -9,7 +9,7 @@ import pytest
 from bringup.testing.job import LocalJob
 from bringup.testing.remote_calls import Answer, Call
 
-from .told import FAST, TIMEOUT, all_but, check_names, check_silent, check_works, failure_of
+from .assertions import FAST, TIMEOUT, all_but, check_names, check_silent, check_works, failure_of
 
 
 def test_stopped_before_anybody_knew_it_comes_late(job: LocalJob) -> None:

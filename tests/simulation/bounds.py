@@ -1,4 +1,4 @@
-"""Within which time everybody must have been told of what dooms a job."""
+"""Bounds on time: until clients are told of a failure, and until calls are answered."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .driven import LATENESS_MAX
-from .truth import has_had_only, is_clean, is_dirty_throughout
+from .ground_truth import has_had_only, is_clean, is_dirty_throughout
+from .machine_runner import LATENESS_MAX
 
 if TYPE_CHECKING:
     from .job import Job

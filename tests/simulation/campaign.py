@@ -1,4 +1,4 @@
-"""Many seeds, one after the other or on several processors, and what they came to."""
+"""Campaigns of many seeds, on one or several processors, and their summaries."""
 
 from __future__ import annotations
 

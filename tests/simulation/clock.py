@@ -1,4 +1,4 @@
-"""Simulated time: one heap of (time, sequence), and the record of all that happened."""
+"""Simulated time: a heap of (time, sequence), and a log of all events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What work costs a simulated process: seconds of its event loop, in which it does nothing else.
+"""The cost model: seconds of a process's event loop for messages, bytes and calls, in which it does nothing else.
 
 Charged are what is counted (messages, bytes, calls), never what a clock says: a seed decides everything. The figures
 are those of `python -m tests.simulation.calibrate` on one core of an AMD EPYC under Python 3.11.

@@ -1,10 +1,11 @@
-"""What may befall a job. Each fault strikes at its moment, and says whether there was still somebody to strike."""
+"""The faults of a simulation: crashes, stops, cuts, broken connections, restarts and others."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from bringup.runtime.machines.id_ranges import COORDINATOR
 from bringup.transport.attempts import TroubleKind
 
 from . import bounds
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from .process import Process
     from .world import World
 
-_HOST = 0
 _WAYS = ("both ways", "to it", "from it")
 
 
@@ -95,13 +95,13 @@ class CutOff:
     def strike(self, world: World) -> bool:
         """See `Fault`."""
         victim = world.current(self.client)
-        if victim is None or self.client == _HOST:
+        if victim is None or self.client == COORDINATOR:
             return False
         cuts = []
         if self.way != "to it":
-            cuts.append(world.network.cut({self.client}, {_HOST}, self.seconds))
+            cuts.append(world.network.cut({self.client}, {COORDINATOR}, self.seconds))
         if self.way != "from it":
-            cuts.append(world.network.cut({_HOST}, {self.client}, self.seconds))
+            cuts.append(world.network.cut({COORDINATOR}, {self.client}, self.seconds))
         bounds.process_is_silent(victim, lambda: all(cut.until == EVER for cut in cuts), "cut off")
         return True
 
@@ -267,7 +267,7 @@ class Overload:
 
     def strike(self, world: World) -> bool:
         """See `Fault`."""
-        host = world.current(_HOST)
+        host = world.current(COORDINATOR)
         if host is None or host.hosted is None or host.hosted.committed_at is not None or host.hosted.verdicts:
             return False
         host.lag = self.lag

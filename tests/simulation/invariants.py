@@ -1,4 +1,4 @@
-"""What must hold at every step of every simulation, whatever the faults."""
+"""Invariants of every step of every simulation, whatever the faults."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bringup.runtime.machines.peer.machine import PeerMachine
 from bringup.transport.wire.messages import Commit, Dismissed, HeartbeatAck, Ready, Register, Verdict
 from bringup.transport.wire.services import ClientIds, Done, ServiceReply
 
-from . import blame
+from . import verdict_oracle
 
 if TYPE_CHECKING:
     from .job import Job
@@ -81,7 +81,7 @@ def _took_in(world: World, job: Job, event: Any, answer: ev.SendTo) -> None:
 def _judged(world: World, job: Job, event: Any, answer: ev.SendTo) -> None:
     assert isinstance(answer.message, Verdict)
     if not job.verdicts:
-        blame.verdict_is_true(world, job, answer.message)
+        verdict_oracle.verdict_is_true(world, job, answer.message)
     job.verdicts.append((world.clock.now, answer.message))
     last_word = job.verdicts[0][1]
     assert answer.message == last_word, f"the coordinator first says {last_word}, then {answer.message}"
@@ -151,7 +151,7 @@ def _up(world: World, process: Process, up: ev.Up) -> None:
 
 
 def _failed(world: World, process: Process, failed: ev.Failed) -> None:
-    blame.error_is_true(world, process, failed.error)
+    verdict_oracle.error_is_true(world, process, failed.error)
 
 
 _OF_EFFECTS: dict[type, Callable[[World, Process, Any], None]] = {ev.Send: _sent, ev.Up: _up, ev.Failed: _failed}

@@ -1,4 +1,4 @@
-"""What a simulation knows of one forming of the job: who was taken in, what they reported, and how it was judged."""
+"""One forming of the job: its members, their reports, and its verdicts."""
 
 from __future__ import annotations
 

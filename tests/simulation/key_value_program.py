@@ -1,4 +1,4 @@
-"""What a user's program calls on the key-value store while the job is up: calls one after the other, and watches."""
+"""Calls of a program on the key-value store: one after the other, and watches."""
 
 from __future__ import annotations
 

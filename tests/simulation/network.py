@@ -1,4 +1,4 @@
-"""The simulated network between hosts: how long a message takes, and cuts, in which nothing arrives one way.
+"""The simulated network between hosts: latency, one-way cuts, ordered streams.
 
 Streams are reliable, as TCP's are: what is sent during a cut arrives when the cut has healed and the sender has tried
 again, and what a lost packet held is only late. Nothing is lost but by the end of a connection.

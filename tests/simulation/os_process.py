@@ -1,4 +1,4 @@
-"""A process as its operating system sees it: it runs, is stopped, and dies, and its kernel does its part in that."""
+"""A process as its operating system sees it: running, stopped or dead, with a backlog of events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One simulated process: the machines that ship, and what their drivers do for them."""
+"""One simulated client process: the shipped machines, and their drivers' part."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from bringup.transport.wire.services import EnterBarrier, ServiceReply
 
 from . import bounds, invariants
 from .dialling import Dials
-from .driven import Driven
+from .machine_runner import MachineRunner
 from .network import EVER
 from .os_process import OsProcess
-from .points import Points
+from .preemption_points import PreemptionPoints
 from .session import ClientLink, HostSessions
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ class Process(OsProcess):
         self.incarnation = config.incarnation
         self.machine = PeerMachine(config, began)
         self.program = OwnProgram()
-        self.peer = Driven(self, self.machine, self._perform, name)
-        self.coordinator: Driven | None = None
+        self.peer = MachineRunner(self, self.machine, self._perform, name)
+        self.coordinator: MachineRunner | None = None
         self.hosted: Job | None = None
         self.job: Job | None = None
         self.link = ClientLink(self)
@@ -90,7 +90,7 @@ class Process(OsProcess):
         self.works_since: float | None = None
         self.longest_work = 0.0
         self.last_step = -1
-        self.points = Points(self)
+        self.points = PreemptionPoints(self)
         self.is_stranger = False
         self.overloads: list[tuple[float, float]] = []
         self.is_let_go = False

@@ -1,4 +1,4 @@
-"""What the user's program does in every client once the job is up: barriers, and the shutdown."""
+"""The user's program in every client once the job is up: barriers, progress, calls, shutdown."""
 
 from __future__ import annotations
 

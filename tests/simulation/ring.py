@@ -11,8 +11,8 @@ from bringup.runtime.machines import events as ev
 from bringup.transport.attempts import Goal, Trouble, TroubleKind
 
 from .dialling import Dial
+from .merge_oracle import MergeOracle
 from .network import Stream
-from .total import Total
 
 if TYPE_CHECKING:
     from .process import Process
@@ -37,9 +37,9 @@ class _Link:
         self._back.put(opener.link_up, "right", self)
         self._there.put(acceptor.link_up, "left", self)
 
-    def send(self, shares: Shares | None, total: Total | None) -> None:
+    def send(self, shares: Shares | None, merged: MergeOracle | None) -> None:
         """Bring a step of the merge to the right neighbour."""
-        self._there.put(self._acceptor.take, shares, total)
+        self._there.put(self._acceptor.take, shares, merged)
         if self._there.is_stuck:
             self._opener.process.later(_UNACKNOWLEDGED_MAX, self._give_up)
 
@@ -144,10 +144,10 @@ class RingEnd:
             self._shares = []
         self._contribute()
 
-    def take(self, shares: Shares | None, total: Total | None) -> None:
+    def take(self, shares: Shares | None, merged: MergeOracle | None) -> None:
         """A step of the merge comes from the left neighbour."""
-        if total is not None:
-            return self._finish(total)
+        if merged is not None:
+            return self._finish(merged)
         self._shares = shares
         return self._contribute()
 
@@ -157,18 +157,18 @@ class RingEnd:
         shares, self._shares = self._shares, None
         shares.append(self._devices)
         if len(shares) == self._ring.size:
-            self._finish(Total(shares))
+            self._finish(MergeOracle(shares))
         else:
             self._links["right"].send(shares, None)
 
-    def _finish(self, total: Total) -> None:
+    def _finish(self, merged: MergeOracle) -> None:
         if self._merging is None or self.is_closed:
             return
         if self._ring.size > 1 and self.process.client_id != self._ring.size - 2:
-            self._links["right"].send(None, total)
+            self._links["right"].send(None, merged)
         tag, self._merging = self._merging, None
         is_garbled = self.process.client_id in self._ring.world.garblers
-        outcome = total.garbled() if is_garbled else total.outcome
+        outcome = merged.garbled() if is_garbled else merged.outcome
         event = ev.MergeFailed(tag, outcome) if isinstance(outcome, TopologyError) else ev.Merged(tag, outcome)
         # Not from within what the machine does now.
         self.process.later(0.0, self.process.tell_peer, event)

@@ -1,4 +1,4 @@
-"""One run of one seed: a safety phase with faults, then a liveness phase without, then nothing may be left."""
+"""One run of one seed: a safety phase with faults, a liveness phase without, and no leftovers."""
 
 from __future__ import annotations
 
@@ -181,5 +181,5 @@ def _leave_nothing(world: World) -> None:
         assert process.link.machine.is_closed, f"{process.name} has not ended its session"
         assert not process.served, f"{process.name} has connections of clients open"
         assert process.ring_end is None or process.ring_end.is_closed, f"{process.name} has links open"
-        for driven in (process.peer, process.coordinator):
-            assert driven is None or driven.is_over, f"{process.name} has a driver that still runs"
+        for runner in (process.peer, process.coordinator):
+            assert runner is None or runner.is_over, f"{process.name} has a driver that still runs"

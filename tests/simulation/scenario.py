@@ -1,4 +1,4 @@
-"""A job and what befalls it, drawn from one seed."""
+"""Scenarios: the settings of a job, its programs and its faults, drawn from one seed."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from bringup.transport.wire.messages import ClientMessage, CoordinatorMessage, L
 from bringup.transport.wire.session_messages import OpenSession, SessionMessage
 
 from .costs import Letter, seconds_to_read
-from .driven import LATENESS_MAX
+from .machine_runner import LATENESS_MAX
 from .network import EVER, Network, Stream
 
 if TYPE_CHECKING:

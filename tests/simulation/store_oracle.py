@@ -1,4 +1,4 @@
-"""The key-value store of one job as a plain dictionary: what clients must see of it, and each watch must be told."""
+"""A model of the key-value store of one job: expected results of calls and changes of watches."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from bringup.runtime.drivers.coordinator import PROBE_TIMEOUT
 from bringup.runtime.machines import events as ev
+from bringup.runtime.machines.id_ranges import COORDINATOR
 from bringup.transport.attempts import Goal, TroubleKind, retry_delay
 from bringup.transport.ports import ProbeOutcome
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from .process import Process
     from .world import World
 
-_HOST = 0
 _PROBE_LAG_MAX = 0.5
 """An answer costs an overloaded process little, and waits for nothing."""
 
@@ -47,7 +47,7 @@ class Wire:
         Dial(
             client,
             Goal.SESSION if is_expected else Goal.COORDINATOR,
-            _HOST,
+            COORDINATOR,
             partial(self._arrive, link, number),
             is_wanted=lambda: number in link.dialled,
             report=lambda trouble: client.tell_peer(ev.DialFailed(trouble.text)),

@@ -21,9 +21,9 @@ from bringup.transport.wire.messages import CoordinatorMessage, Formed
 
 from . import costs, invariants
 from .clock import Clock
-from .driven import Driven
 from .faults import Fault
 from .job import Job
+from .machine_runner import MachineRunner
 from .network import EVER, LAN, Latency, Network
 from .process import Process
 from .ring import SimulatedRing
@@ -114,7 +114,7 @@ class World:
         perform = partial(self._perform, process)
         machine = CoordinatorMachine(config)
         machine.welcome = welcome(process.config.registration(process.link_address))
-        process.coordinator = Driven(process, machine, perform, name)
+        process.coordinator = MachineRunner(process, machine, perform, name)
         store = StoreOracle()
         process.hosted = Job(process, config, SimulatedServices(process, machine, store), store)
         self.jobs.append(process.hosted)

@@ -1,4 +1,4 @@
-"""What really went on, beside what the machines believe: who was stopped, cut off or disconnected, and when."""
+"""Ground truth beside what the machines believe: stops, cuts and broken connections, with their times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What survivors are told, and checks of it."""
+"""Assertions on the errors that survivors of a failure raise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a merge comes to: computed by the code that ships, once for all clients, as it is the same for all."""
+"""The merge of all devices, computed once for all clients by the shipped code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bringup.runtime.machines.core_table import CoreTable, counts_of, own_entry,
 Int32Array = npt.NDArray[np.int32]
 
 
-class Total:
+class MergeOracle:
     """The merge of what all clients contribute, in their order.
 
     Attributes:

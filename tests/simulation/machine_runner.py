@@ -1,4 +1,4 @@
-"""A machine with its driver's loop: a deadline is met before the next event is taken in."""
+"""Runs one machine as the loop of its driver does: deadlines are met before events are handled."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WAKES_MAX = 10
 """Times that a machine may be woken on end: each time it does one of the things that have fallen due."""
 
 
-class Driven:
+class MachineRunner:
     """One machine of one process.
 
     Attributes:

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from .clock import Clock
+from .ground_truth import clear_stretches
 from .network import EVER, Latency, Network, Stream
-from .truth import clear_stretches
 from .world import World
 
 

@@ -1,4 +1,4 @@
-"""One process's part in the agreement on a preemption point, as its driver does it."""
+"""One process's part in the agreement on a preemption point, as its driver runs it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .process import Process
 
 
-class Points:
+class PreemptionPoints:
     """Calls of `reached_preemption_point`, and notices.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Whom a verdict or an error may name: only those to whom something really happened."""
+"""Checks verdicts and errors: they name only clients to which something really happened."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from bringup.errors import (
 from bringup.runtime.machines.id_ranges import unpack_ids
 from bringup.transport.wire.messages import Verdict
 
+from .ground_truth import is_clean, is_unheard_for_a_reason
 from .network import EVER
-from .truth import is_clean, is_unheard_for_a_reason
 
 if TYPE_CHECKING:
     from .job import Job
