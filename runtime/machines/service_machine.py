@@ -16,7 +16,7 @@ from ...transport.wire.services import (
 )
 from .barrier.rounds import BarrierRounds, RoundStatus
 from .id_ranges import pack_ids
-from .kv.store import KeyValueStore
+from .kv.store import StoreMachine
 
 Replies = list[tuple[int, ServiceReply]]
 
@@ -44,7 +44,7 @@ class Services:
         self._stayers = set(range(num_clients))
         self._has_others = num_clients > 1
         self._getting: dict[int, int] = {}
-        self._store = KeyValueStore(kv_max_bytes)
+        self._store = StoreMachine(kv_max_bytes)
         self._barriers = BarrierRounds(num_clients, describe)
 
     def handle(self, session: int, client_id: int, request: ServiceRequest, now: float) -> Replies:
@@ -92,7 +92,7 @@ class Services:
         return self._store.has_work(has_room)
 
     def work(self, has_room: Callable[[int], bool]) -> Replies:
-        """See `KeyValueStore.work`."""
+        """See `StoreMachine.work`."""
         return self._store.work(has_room)
 
     def deadline(self) -> float | None:

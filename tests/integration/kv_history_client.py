@@ -148,7 +148,7 @@ def _as_text(result: object) -> Any:
 async def main(seed: str, calls: int, busy_at: int, journal: str, store: str = "") -> None:
     if store:
         path, name = store.split(":")
-        services.KeyValueStore = runpy.run_path(path)[name]  # type: ignore[misc]
+        services.StoreMachine = runpy.run_path(path)[name]  # type: ignore[misc]
     try:
         async with bringup.initialize("SIM") as system:
             written = Journal(journal.format(client_id=system.client_id))

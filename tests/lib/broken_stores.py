@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bringup.runtime.machines.kv.store import KeyValueRequest, KeyValueStore
+from bringup.runtime.machines.kv.store import KeyValueRequest, StoreMachine
 from bringup.transport.wire import services as sm
 
 
-class StaleStore(KeyValueStore):
+class StaleStore(StoreMachine):
     """Reads from a copy that is behind, now and then."""
 
     _old: bytes | None = None
@@ -21,7 +21,7 @@ class StaleStore(KeyValueStore):
         return self._get(session, request) if isinstance(request, sm.GetKey) else super().handle(session, request)
 
 
-class DoublingStore(KeyValueStore):
+class DoublingStore(StoreMachine):
     """Does what the client of a call repeats after a lost link, without knowing it again."""
 
     def handle(self, session: int, request: KeyValueRequest) -> list[tuple[int, sm.ServiceReply]]:
@@ -30,7 +30,7 @@ class DoublingStore(KeyValueStore):
         return super().handle(session, request)
 
 
-class ForgetfulStore(KeyValueStore):
+class ForgetfulStore(StoreMachine):
     """Acknowledges a set that it then loses."""
 
     def handle(self, session: int, request: KeyValueRequest) -> list[tuple[int, sm.ServiceReply]]:
@@ -39,7 +39,7 @@ class ForgetfulStore(KeyValueStore):
         return super().handle(session, request)
 
 
-class TornStore(KeyValueStore):
+class TornStore(StoreMachine):
     """Leaves something of a directory that it deletes."""
 
     def handle(self, session: int, request: KeyValueRequest) -> list[tuple[int, sm.ServiceReply]]:

@@ -10,7 +10,7 @@ import itertools
 import random
 from collections.abc import Callable
 
-from bringup.runtime.machines.kv.store import KeyValueRequest, KeyValueStore
+from bringup.runtime.machines.kv.store import KeyValueRequest, StoreMachine
 from bringup.transport.wire import services as sm
 from bringup.transport.wire.framing import Deframer, decode, encode
 
@@ -21,7 +21,7 @@ from .linearizability import Get, History, Operation
 class World:
     """Clients, the store, and the channels between them, on one clock; the seed decides about everything."""
 
-    def __init__(self, seed: int, make: Callable[[], KeyValueStore] = lambda: KeyValueStore(2**30)) -> None:
+    def __init__(self, seed: int, make: Callable[[], StoreMachine] = lambda: StoreMachine(2**30)) -> None:
         self.chance = random.Random(seed)
         self.store = make()
         self.history = History()

@@ -15,7 +15,7 @@ import pytest
 from bringup.runtime.machines import events as ev
 from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
 from bringup.runtime.machines.kv import store as kv_store
-from bringup.runtime.machines.kv.store import KeyValueStore
+from bringup.runtime.machines.kv.store import StoreMachine
 from bringup.transport.wire import control
 from bringup.transport.wire.services import Items, ListKeys, ServiceReply
 
@@ -55,9 +55,9 @@ def block_the_loop(patch: pytest.MonkeyPatch) -> None:
 
 def list_all_in_one_step(patch: pytest.MonkeyPatch) -> None:
     """A list is answered at once, however many keys there are."""
-    shipped = KeyValueStore._list
+    shipped = StoreMachine._list
 
-    def answer(self: KeyValueStore, session: int, request: ListKeys) -> list[tuple[int, ServiceReply]]:
+    def answer(self: StoreMachine, session: int, request: ListKeys) -> list[tuple[int, ServiceReply]]:
         replies = shipped(self, session, request)
         while self._lists.count_of(session):
             replies += self._next_items(session)

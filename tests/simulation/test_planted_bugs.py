@@ -22,7 +22,7 @@ from bringup.runtime.machines.coordinator.stragglers import Stragglers
 from bringup.runtime.machines.coordinator.suspicion import Culprit, Suspicions
 from bringup.runtime.machines.detector import Detector, Lag
 from bringup.runtime.machines.kv import store
-from bringup.runtime.machines.kv.store import KeyValueStore
+from bringup.runtime.machines.kv.store import StoreMachine
 from bringup.runtime.machines.kv.watches import Watches
 from bringup.runtime.machines.peer.coordinator_watch import CoordinatorWatch
 from bringup.runtime.machines.peer.machine import PeerMachine
@@ -231,7 +231,7 @@ def release_a_barrier_early(patch: pytest.MonkeyPatch) -> None:
 
 def read_what_was(patch: pytest.MonkeyPatch) -> None:
     """A key is read from a copy that is behind."""
-    shipped = KeyValueStore._get
+    shipped = StoreMachine._get
     old: dict[int, bytes | None] = {}
 
     def get(self: Any, session: int, request: GetKey) -> Any:

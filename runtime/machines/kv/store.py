@@ -63,7 +63,7 @@ _INTEGER_MIN, _INTEGER_MAX = -(2**63), 2**63 - 1
 _WATCH_LIMITS = WatchLimits()
 
 
-class KeyValueStore:
+class StoreMachine:
     """The store; takes one call after the other.
 
     Args:
@@ -263,14 +263,14 @@ def _number(value: bytes) -> int | None:
     return number if _INTEGER_MIN <= number <= _INTEGER_MAX else None
 
 
-_HANDLERS: dict[type, Callable[[KeyValueStore, int, Any], Replies]] = {
-    SetKey: KeyValueStore._set,
-    GetKey: KeyValueStore._get,
-    ListKeys: KeyValueStore._list,
-    DeleteKeys: KeyValueStore._delete,
-    IncrementKey: KeyValueStore._increment,
-    CompareAndSet: KeyValueStore._compare_and_set,
-    WatchKeys: KeyValueStore._watch,
-    MoreChanges: KeyValueStore._more,
-    CancelCall: KeyValueStore._cancel,
+_HANDLERS: dict[type, Callable[[StoreMachine, int, Any], Replies]] = {
+    SetKey: StoreMachine._set,
+    GetKey: StoreMachine._get,
+    ListKeys: StoreMachine._list,
+    DeleteKeys: StoreMachine._delete,
+    IncrementKey: StoreMachine._increment,
+    CompareAndSet: StoreMachine._compare_and_set,
+    WatchKeys: StoreMachine._watch,
+    MoreChanges: StoreMachine._more,
+    CancelCall: StoreMachine._cancel,
 }

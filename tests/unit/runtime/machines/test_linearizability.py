@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from bringup.runtime.machines.kv.store import KeyValueStore
+from bringup.runtime.machines.kv.store import StoreMachine
 
 from ....lib.broken_stores import DoublingStore, ForgetfulStore, StaleStore, TornStore
 from ....lib.kv_clients import World
@@ -233,6 +233,6 @@ def test_one_seed_is_one_history() -> None:
 
 
 @pytest.mark.parametrize("broken", [StaleStore, DoublingStore, ForgetfulStore, TornStore])
-def test_a_broken_store_is_found_out(broken: type[KeyValueStore]) -> None:
+def test_a_broken_store_is_found_out(broken: type[StoreMachine]) -> None:
     found = [check(World(seed, lambda: broken(2**30)).run(4, 25)) for seed in range(20)]
     assert sum(violation is not None for violation in found) >= 5

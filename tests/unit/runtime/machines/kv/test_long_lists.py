@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bringup.runtime.machines.kv import table as kv_table
 from bringup.runtime.machines.kv.keys import normalize
-from bringup.runtime.machines.kv.store import KeyValueRequest, KeyValueStore
+from bringup.runtime.machines.kv.store import KeyValueRequest, StoreMachine
 from bringup.runtime.machines.kv.table import Table
 from bringup.runtime.machines.kv.watches import WatchLimits
 from bringup.transport.wire.services import (
@@ -44,8 +44,8 @@ def nobody(session: int) -> bool:
     return False
 
 
-def full_store(keys: int = MANY) -> KeyValueStore:
-    store = KeyValueStore(2**40)
+def full_store(keys: int = MANY) -> StoreMachine:
+    store = StoreMachine(2**40)
     for number in range(keys):
         store.handle(A, SetKey(1, f"d/{number:06}", b"old", False))
     return store
@@ -79,7 +79,7 @@ def test_no_step_takes_the_time_of_all_keys(request_: ListKeys | DeleteKeys | Wa
         assert calls_of(lambda: store.work(anybody)) < CALLS_MAX
 
 
-def take_all(store: KeyValueStore, replies: list[tuple[int, ServiceReply]]) -> list[KeyChange]:
+def take_all(store: StoreMachine, replies: list[tuple[int, ServiceReply]]) -> list[KeyChange]:
     """Return all changes that the watch of session B tells, whose reader takes them; each step is short."""
     seen: list[KeyChange] = []
     while changes := [change for _, reply in replies if isinstance(reply, Changes) for change in reply.changes]:
@@ -89,7 +89,7 @@ def take_all(store: KeyValueStore, replies: list[tuple[int, ServiceReply]]) -> l
     return seen
 
 
-def tell(store: KeyValueStore, session: int, request: KeyValueRequest, replies: list[tuple[int, ServiceReply]]) -> None:
+def tell(store: StoreMachine, session: int, request: KeyValueRequest, replies: list[tuple[int, ServiceReply]]) -> None:
     replies += store.handle(session, request)
 
 
@@ -126,7 +126,7 @@ def test_watches_tell_what_a_model_says(seed: int, monkeypatch: pytest.MonkeyPat
     """At directories inside of what is deleted, and around it; with readers that take little at a time."""
     monkeypatch.setattr(kv_table, "_BLOCK_MAX", 3)
     chance = random.Random(seed)
-    store = KeyValueStore(2**40, WatchLimits(credit=2, message=2))
+    store = StoreMachine(2**40, WatchLimits(credit=2, message=2))
     keys = ["", "a", "a/b", "a/b/c", "a/b!", "a/bc", "a/b/c/d", "a0", "b", "b/a"]
     model: dict[str, bytes] = {}
     told: dict[int, list[KeyChange]] = {}

@@ -8,7 +8,7 @@ import tracemalloc
 
 import pytest
 
-from bringup.runtime.machines.kv.store import KeyValueStore
+from bringup.runtime.machines.kv.store import StoreMachine
 from bringup.runtime.machines.kv.watches import WatchLimits
 from bringup.transport.wire.services import (
     CancelCall,
@@ -32,7 +32,7 @@ SMALL = WatchLimits(
 )
 
 
-def put(store: KeyValueStore, *keys: str, value: bytes = b"v") -> list[Changes | Refusal]:
+def put(store: StoreMachine, *keys: str, value: bytes = b"v") -> list[Changes | Refusal]:
     """Set keys; returns what the watches were told."""
     return [told for key in keys for told in others(store.handle(A, SetKey(1, key, value, True)))]
 
@@ -41,7 +41,7 @@ def others(replies: list[tuple[int, ServiceReply]]) -> list[Changes | Refusal]:
     return [reply for session, reply in replies if session != A and isinstance(reply, Changes | Refusal)]
 
 
-def watch(store: KeyValueStore, prefix: str, ticket: int = 1) -> list[Changes | Refusal]:
+def watch(store: StoreMachine, prefix: str, ticket: int = 1) -> list[Changes | Refusal]:
     return others(store.handle(B, WatchKeys(ticket, prefix)))
 
 
@@ -51,7 +51,7 @@ def keys_of(messages: list[Changes | Refusal]) -> list[str]:
 
 
 def test_a_watch_begins_with_what_there_is_and_says_when_that_is_all() -> None:
-    store = KeyValueStore(2**30)
+    store = StoreMachine(2**30)
     put(store, "a", "a/x", "ab", "a/b/c", value=b"1")
     revision = 4
     assert watch(store, "/a/") == [
@@ -67,19 +67,19 @@ def test_a_watch_begins_with_what_there_is_and_says_when_that_is_all() -> None:
 
 
 def test_an_empty_snapshot_is_one_empty_message() -> None:
-    assert watch(KeyValueStore(2**30), "a") == [Changes(1, (), ends_snapshot=True)]
+    assert watch(StoreMachine(2**30), "a") == [Changes(1, (), ends_snapshot=True)]
 
 
 @pytest.mark.parametrize("prefix", ["", "/", "//"])
 def test_the_whole_store_can_be_watched(prefix: str) -> None:
-    store = KeyValueStore(2**30)
+    store = StoreMachine(2**30)
     put(store, "", "a/b")
     assert keys_of(watch(store, prefix)) == ["", "a/b"]
     assert keys_of(put(store, "c", "")) == ["c", ""]
 
 
 def test_what_is_refused_or_reads_is_no_change() -> None:
-    store = KeyValueStore(2**30)
+    store = StoreMachine(2**30)
     put(store, "a")
     watch(store, "")
     for request in (
@@ -94,7 +94,7 @@ def test_what_is_refused_or_reads_is_no_change() -> None:
 
 
 def test_one_delete_is_told_in_few_messages_in_the_order_of_the_keys() -> None:
-    store = KeyValueStore(2**30)
+    store = StoreMachine(2**30)
     keys = sorted(f"a/{number}" for number in range(1000))
     put(store, *keys)
     watch(store, "b")
@@ -106,7 +106,7 @@ def test_one_delete_is_told_in_few_messages_in_the_order_of_the_keys() -> None:
 
 
 def test_every_watch_of_a_prefix_above_is_told() -> None:
-    store = KeyValueStore(2**30)
+    store = StoreMachine(2**30)
     for session, (ticket, prefix) in itertools.product((B, 3), enumerate(("", "a", "b", "a/b", "a/b/c"))):
         store.handle(session, WatchKeys(ticket, prefix))
     replies = [(session, told.ticket) for session, told in store.handle(A, SetKey(1, "a/b", b"v", False))[1:]]
@@ -114,7 +114,7 @@ def test_every_watch_of_a_prefix_above_is_told() -> None:
 
 
 def test_no_more_is_sent_than_the_reader_has_credit_for() -> None:
-    store = KeyValueStore(2**30, SMALL)
+    store = StoreMachine(2**30, SMALL)
     put(store, *"abcdef")
     first = watch(store, "")
     assert [(len(message.changes), message.ends_snapshot) for message in first if isinstance(message, Changes)] == [
@@ -132,7 +132,7 @@ def test_no_more_is_sent_than_the_reader_has_credit_for() -> None:
 
 
 def test_credit_is_bounded_in_bytes_too() -> None:
-    store = KeyValueStore(2**30, SMALL)
+    store = StoreMachine(2**30, SMALL)
     watch(store, "")
     assert keys_of(put(store, "a", "b", value=bytes(80_000))) == ["a", "b"]
     assert put(store, "c") == []
@@ -140,14 +140,14 @@ def test_credit_is_bounded_in_bytes_too() -> None:
 
 
 def test_messages_are_bounded_in_bytes() -> None:
-    store = KeyValueStore(2**30)
+    store = StoreMachine(2**30)
     put(store, *"abcd", value=bytes(2**20))
     told = watch(store, "")
     assert [len(message.changes) for message in told if isinstance(message, Changes)] == [1, 1, 1, 1]
 
 
 def test_the_snapshot_is_of_one_moment_however_late_it_is_read() -> None:
-    store = KeyValueStore(2**30, SMALL)
+    store = StoreMachine(2**30, SMALL)
     keys = list("abcdefgh")
     put(store, *keys, value=b"old")
     told = watch(store, "")
@@ -169,7 +169,7 @@ def test_the_snapshot_is_of_one_moment_however_late_it_is_read() -> None:
 
 
 def test_a_reader_that_is_too_slow_is_told_by_how_much_and_no_more() -> None:
-    store = KeyValueStore(2**30, SMALL)
+    store = StoreMachine(2**30, SMALL)
     watch(store, "a")
     store.handle(3, WatchKeys(1, "a"))
     assert not any(isinstance(told, Refusal) for told in put(store, *[f"a/{key}" for key in range(14)]))
@@ -187,7 +187,7 @@ def test_a_reader_that_is_too_slow_is_told_by_how_much_and_no_more() -> None:
 @pytest.mark.parametrize("begin", ["with a snapshot", "empty"])
 def test_a_slow_reader_costs_bounded_memory(begin: str) -> None:
     limits = WatchLimits(backlog_bytes=2**20, credit=10, credit_bytes=2**18)
-    store = KeyValueStore(2**30, limits)
+    store = StoreMachine(2**30, limits)
     keys = [f"a/{number:02}" for number in range(64)]
     if begin != "empty":
         put(store, *keys, value=bytes(2**14))
@@ -204,7 +204,7 @@ def test_a_slow_reader_costs_bounded_memory(begin: str) -> None:
 
 
 def test_values_that_were_replaced_while_the_snapshot_waits_count() -> None:
-    store = KeyValueStore(2**30, SMALL)
+    store = StoreMachine(2**30, SMALL)
     put(store, *"abcdefgh", value=bytes(60_000))
     watch(store, "")
     assert put(store, "h", "g") == []
@@ -214,7 +214,7 @@ def test_values_that_were_replaced_while_the_snapshot_waits_count() -> None:
 
 
 def test_one_call_may_make_more_changes_than_the_backlog_holds() -> None:
-    store = KeyValueStore(2**30, SMALL)
+    store = StoreMachine(2**30, SMALL)
     keys = [f"a/{number:02}" for number in range(50)]
     put(store, *keys)
     watch(store, "a/x")
@@ -229,7 +229,7 @@ def test_one_call_may_make_more_changes_than_the_backlog_holds() -> None:
 
 
 def test_a_watch_that_is_cancelled_or_whose_session_is_gone_is_told_nothing() -> None:
-    store = KeyValueStore(2**30)
+    store = StoreMachine(2**30)
     watch(store, "", 1)
     watch(store, "", 2)
     store.handle(3, WatchKeys(1, ""))
@@ -242,7 +242,7 @@ def test_a_watch_that_is_cancelled_or_whose_session_is_gone_is_told_nothing() ->
 
 
 def test_a_session_has_a_bounded_number_of_watches() -> None:
-    store = KeyValueStore(2**30, SMALL)
+    store = StoreMachine(2**30, SMALL)
     for ticket in range(3):
         watch(store, "a", ticket)
     (told,) = watch(store, "b", 3)
@@ -256,7 +256,7 @@ def test_a_session_has_a_bounded_number_of_watches() -> None:
 def test_readers_of_any_pace_see_the_same_changes_in_the_same_order() -> None:
     chance = random.Random(4)
     limits = WatchLimits(credit=5, message=3, backlog=10_000)
-    store = KeyValueStore(2**30, limits)
+    store = StoreMachine(2**30, limits)
     seen: dict[int, list[KeyChange]] = {session: [] for session in range(10, 20)}
     untaken = dict.fromkeys(seen, 0)
     snapshots: dict[int, int] = {}
