@@ -101,8 +101,9 @@ class ServiceClient:
         with self._lock:
             calls = self._calls.pop(loop, None)
             self._departures.pop(loop, None)
-        if calls is not None:
-            calls.end(lambda: NotInitializedError("the event loop of this call has ended"))
+        if calls is not None and not calls.end(lambda: NotInitializedError("the event loop of this call has ended")):
+            with self._lock:
+                self._calls[loop] = calls  # the services are told over another way
 
     def refused(self, refusal: Refusal) -> BringupError:
         """Return the exception for a refusal."""

@@ -12,22 +12,17 @@ from typing import Protocol, get_args
 from ...transport.attempts import Goal
 from ...transport.ports import Frame, ServiceLink, ServiceReceiver
 from ...transport.tcp.dial import reach
+from ...transport.wire.form import MalformedMessageError
 from ...transport.wire.framing import decode, encode_parts
-from ...transport.wire.services import (
-    CancelCall,
-    ChannelOpened,
-    CloseChannel,
-    EndChannel,
-    MessagesReceived,
-    OpenChannel,
-    ServiceReply,
-    ServiceRequest,
-)
-from .channel import Channel
+from ...transport.wire.services import CancelCall, EndOther, ServiceReply, ServiceRequest
+from ...transport.wire.session_messages import SessionMessage
+from ..machines.session.effects import Dial, Drop, Effects, GivenUp, Gone
+from ..machines.session.limits import SERVICES_KEPT_MAX
+from ..machines.session.machine import SessionMachine
+from .alarm import Alarm
 from .crash import OnCrash, let_crash
 from .service_server import ServiceServer
 
-_RETRY_DELAY = 0.05
 _REPLIES = frozenset(get_args(ServiceReply))
 
 Connect = Callable[[ServiceReceiver], Awaitable[ServiceLink]]
@@ -45,8 +40,8 @@ class Way(Protocol):
         """Wait while much of what was sent has not left yet."""
         ...
 
-    def close(self) -> None:
-        """Use it no more."""
+    def close(self) -> bool:
+        """Use it no more; returns whether the services know."""
         ...
 
     def end_from(self, other: Way) -> None:
@@ -135,10 +130,14 @@ class ServiceCalls:
         if self._listening.pop(ticket, None) is not None and self._error is None:
             self._way.send(CancelCall(ticket))
 
-    def end(self, error: Callable[[], BaseException]) -> None:
-        """Let all calls, those that wait and those to come, raise what `error` makes; called on this loop."""
+    def end(self, error: Callable[[], BaseException]) -> bool:
+        """Let all calls, those that wait and those to come, raise what `error` makes; called on this loop.
+
+        Returns:
+            Whether the services know that there are no more calls.
+        """
         if self._error is not None:
-            return
+            return True
         self._error = error
         for reply in self._waiting.values():
             if not reply.done():
@@ -147,7 +146,7 @@ class ServiceCalls:
         self._waiting.clear()
         for feed in self._listening.values():
             feed.end(error)
-        self._way.close()
+        return self._way.close()
 
     def end_for(self, gone: ServiceCalls) -> None:
         """End those of an event loop that is closed, before whatever is called on this one."""
@@ -184,24 +183,25 @@ class LocalWay:
         self._client_id = client_id
         own = asyncio.get_running_loop()
         self._post: Callable[..., object] | None = None if own is loop else loop.call_soon_threadsafe
-        self._session = server.open_session(deliver if own is loop else lambda reply: _call_back(own, deliver, reply))
+        self.session = server.open_session(deliver if own is loop else lambda reply: _call_back(own, deliver, reply))
 
     def send(self, request: ServiceRequest) -> None:
         """See `Way.send`."""
-        self._call(self._server.handle, self._session, self._client_id, request)
+        self._call(self._server.handle, self.session, self._client_id, request)
 
     async def drained(self) -> None:
         """See `Way.drained`."""
 
-    def close(self) -> None:
+    def close(self) -> bool:
         """See `Way.close`."""
-        self._call(self._server.close_session, self._session)
+        self._call(self._server.close_session, self.session)
+        return True
 
     def end_from(self, other: Way) -> None:
         """See `Way.end_from`."""
         assert isinstance(other, LocalWay)
         # As the other posts its requests, so that this comes before them.
-        other._call(self._server.close_session, self._session)
+        other._call(self._server.close_session, self.session)
 
     def _call(self, function: Callable[..., None], *arguments: object) -> None:
         if self._post is None:
@@ -221,90 +221,143 @@ def _call_back(loop: asyncio.AbstractEventLoop, deliver: Deliver, reply: Service
 
 
 class RemoteWay:
-    """To services in another process: a link that is made when it is first needed, and again when it breaks.
+    """To services in another process: pumps a session over a link that is opened when it is first needed.
 
     Args:
         connect: opens a link.
         deliver: where replies are to go, on the running loop.
-        on_crash: told what a handler has raised that nobody expected; on that loop.
+        on_crash: told what a handler has raised that nobody expected, or that the session is lost; on that loop.
+
+    Attributes:
+        session: with the services.
+        link: the one that carries it.
     """
 
     def __init__(self, connect: Connect, deliver: Deliver, on_crash: OnCrash = let_crash) -> None:
         self._connect = connect
-        self._deliver = deliver
-        self._on_crash = on_crash
-        self._channel = Channel()
+        self.deliver = deliver
+        self.on_crash = on_crash
         self._number = secrets.randbits(63)
+        self.session: SessionMachine[list[bytes]] = SessionMachine(SERVICES_KEPT_MAX)
         self._loop = asyncio.get_running_loop()
-        self._connecting: asyncio.Task[None] | None = None
-        self._opening: ServiceLink | None = None
-        self._is_closed = False
+        self._alarm = Alarm(self._wake, self._loop.time, on_crash)
+        self._dials: dict[int, asyncio.Task[None]] = {}
+        self._links: dict[int, ServiceLink] = {}
+        self.link: ServiceLink | None = None
 
     def send(self, request: ServiceRequest) -> None:
         """See `Way.send`."""
-        self._channel.send(request)
-        if self._channel.link is None and self._connecting is None and self._opening is None:
-            self._begin()
+        parts = encode_parts(request)
+        if self.session.pass_through(parts):
+            assert self.link is not None
+            return self.link.send(parts)
+        if not self.session.number:
+            self._perform(self.session.begin(self._number, self._loop.time()))
+        return self._perform(self.session.put(parts))
 
     async def drained(self) -> None:
         """See `Way.drained`."""
-        if self._channel.link is not None:
-            await self._channel.link.drained()
+        if (link := self.link) is not None:
+            await link.drained()
 
-    def close(self) -> None:
+    def close(self) -> bool:
         """See `Way.close`."""
-        self._is_closed = True
-        if self._connecting is not None:
-            self._connecting.cancel()
-        for link in (self._channel.link, self._opening):
-            if link is not None:
-                link.send(encode_parts(CloseChannel()))
-                link.close()
-        self._channel.link = self._opening = None
+        is_told = bool(self.session.carrier) or not self.session.number
+        self._perform(self.session.finish(self._loop.time()))
+        self._perform(self.session.abandon())
+        self._alarm.cancel()
+        return is_told
 
     def end_from(self, other: Way) -> None:
         """See `Way.end_from`."""
-        other.send(EndChannel(0, self._number))
+        other.send(EndOther(0, self._number))
+
+    def _perform(self, effects: Effects) -> None:
+        self.pump()
+        for effect in effects:
+            match effect:
+                case Dial(number):
+                    self._dials[number] = self._loop.create_task(self._dial(number), name="bringup-services")
+                case Drop(number):
+                    self.drop(number)
+                case Gone(reason) | GivenUp(reason):
+                    self.on_crash(ConnectionError(f"the session with the coordination services has ended: {reason}"))
+        self.pump()
+        self.link = self._links.get(self.session.carrier)
+        self._alarm.set(self.session.deadline())
+
+    def pump(self) -> None:
+        """Write what the session has for its links."""
+        session = self.session
+        for number, link in list(self._links.items()):
+            while (message := session.next_to_send(number)) is not None:
+                link.send(message if type(message) is list else encode_parts(message))  # type: ignore[arg-type]
+
+    def _wake(self) -> None:
+        self._perform(self.session.wake(self._loop.time()))
+
+    def drop(self, number: int) -> None:
+        """End a link, or its dialling."""
+        if (link := self._links.pop(number, None)) is not None:
+            link.close()
+        elif (dial := self._dials.pop(number, None)) is not None:
+            dial.cancel()
+
+    async def _dial(self, number: int) -> None:
+        """Dial until it works; the job's own failure detection says when there is nobody any more."""
+        receiver = _LinkReceiver(self, number)
+        try:
+            link = await reach(Goal.SERVICES, lambda: self._connect(receiver), lambda trouble: None)
+            self._links[number] = link
+            self._perform(self.session.opened(number, self._loop.time()))
+            if receiver.end is not None:
+                self.lost(number, receiver.end)
+        except Exception as error:  # noqa: BLE001 - nobody awaits this, and calls would wait for ever
+            self.on_crash(error)
+        finally:
+            self._dials.pop(number, None)
+
+    def receive(self, number: int, message: SessionMessage) -> None:
+        """Take in a message of the session itself."""
+        self._perform(self.session.receive(number, message, self._loop.time()))
+
+    def lost(self, number: int, reason: str) -> None:
+        """Take in that a link has ended."""
+        self._links.pop(number, None)
+        self._perform(self.session.lost(number, reason, self._loop.time()))
+
+
+class _LinkReceiver:
+    """Takes what comes over one link.
+
+    Attributes:
+        end: how it has ended, once it has.
+    """
+
+    def __init__(self, way: RemoteWay, number: int) -> None:
+        self._way = way
+        self._session = way.session
+        self._deliver = way.deliver
+        self._number = number
+        self.end: str | None = None
 
     def received(self, frame: Frame) -> None:
         """See `ServiceReceiver.received`."""
         try:
             message = decode(frame)
-            if type(message) in _REPLIES:
-                self._channel.note_received(len(frame))
+            if type(message) not in _REPLIES:
+                self._way.receive(self._number, message)  # type: ignore[arg-type]
+            elif self._session.take(self._number, len(frame)):
                 self._deliver(message)  # type: ignore[arg-type]
-            elif isinstance(message, MessagesReceived):
-                self._channel.acknowledged(message.received)
-            elif isinstance(message, ChannelOpened) and self._opening is not None:
-                link, self._opening = self._opening, None
-                self._channel.attach(link, message.received)
-        except ValueError as error:
-            self.lost(str(error))
+                if self._session.owes_acknowledgement:
+                    self._way.pump()
+        except MalformedMessageError as error:
+            self._way.drop(self._number)
+            self._way.lost(self._number, str(error))
         except Exception as error:  # noqa: BLE001 - a network would drop the link, and the reply with it
-            self._on_crash(error)
+            self._way.on_crash(error)
 
     def lost(self, reason: str) -> None:
         """See `ServiceReceiver.lost`: whoever waits for a reply still gets it, over another link."""
-        link = self._channel.link or self._opening
-        if link is not None:
-            link.close()
-        delay = _RETRY_DELAY if self._opening is not None else 0.0
-        self._channel.link = self._opening = None
-        if not self._is_closed:
-            self._begin(delay)
-
-    def _begin(self, delay: float = 0.0) -> None:
-        self._connecting = self._loop.create_task(self._open(delay), name="bringup-services")
-
-    async def _open(self, delay: float) -> None:
-        """Dial until it works; the job's own failure detection says when there is nobody any more."""
-        try:
-            await asyncio.sleep(delay)
-            link = await reach(Goal.SERVICES, lambda: self._connect(self), lambda trouble: None)
-        except Exception as error:  # noqa: BLE001 - nobody awaits this, and calls would wait for ever
-            self._on_crash(error)
-            return
-        finally:
-            self._connecting = None
-        self._opening = link
-        link.send(encode_parts(OpenChannel(self._number, self._channel.received)))
+        self.end = reason
+        self._way.lost(self._number, reason)

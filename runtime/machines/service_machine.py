@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from ...transport.wire.services import (
     CancelCall,
     ClientIds,
-    EndChannel,
+    EndOther,
     EnterBarrier,
     GetKey,
     ListLive,
@@ -56,7 +56,7 @@ class Services:
         if isinstance(request, CancelCall):
             self._barriers.cancel(session, request.ticket, now)
             return self._store.handle(session, request) + self._barriers.abandon()
-        assert not isinstance(request, EndChannel), "whoever serves channels ends them"
+        assert not isinstance(request, EndOther), "whoever serves sessions ends them"
         replies = self._store.handle(session, request)
         if isinstance(request, GetKey) and request.wait and not replies:
             self._getting[session] = client_id

@@ -19,6 +19,7 @@ from bringup.runtime.drivers.coordinator_link import CoordinatorLink
 from bringup.runtime.drivers.peer import CoordinationPeer
 from bringup.runtime.drivers.ring import RingDriver
 from bringup.runtime.drivers.service_server import ServiceServer
+from bringup.runtime.drivers.service_sessions import RemoteSessions
 from bringup.runtime.drivers.session_pump import SessionPump
 from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
 from bringup.runtime.machines.peer.machine import PeerMachine
@@ -66,7 +67,7 @@ DRIVERS: list[tuple[type, str]] = [
     (RingDriver, "_run"),
     (RingDriver, "_watch_link"),
     (Ring, "_reduce"),
-    (ServiceServer, "channel_of"),
+    (RemoteSessions, "open"),
     (ServiceServer, "_tell"),
     (BackendThread, "open"),
     (BackendThread, "start"),

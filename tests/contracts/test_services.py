@@ -13,7 +13,8 @@ from bringup.runtime.machines.kv import lists as kv_lists
 from bringup.transport.addresses import Address
 from bringup.transport.ports import ChannelClosedError, Frame, LinkIdentity
 from bringup.transport.wire.framing import encode_parts
-from bringup.transport.wire.services import GetKey, OpenChannel, Value
+from bringup.transport.wire.services import GetKey, Value
+from bringup.transport.wire.session_messages import Acknowledge, OpenSession
 
 from .peers import JobOfPeers, job_of_peers
 from .places import MemoryPlace, Place, identity
@@ -30,7 +31,7 @@ def break_link(place: Place, job: JobOfPeers, client_id: int) -> None:
     if isinstance(place, MemoryPlace):
         place.hub.disconnect(f"host-{client_id}:9000", str(place.coordinator))
         return
-    link = job.services[client_id].calls()._way._channel.link
+    link = job.services[client_id].calls()._way.link
     if link is not None:
         link._transport.abort()
 
@@ -135,8 +136,9 @@ class Stranger:
     [
         [b"\x00\x00\x00\x01\xff"],
         encode_parts(GetKey(1, "a", wait=False)),
-        [*encode_parts(OpenChannel(1, 0)), *encode_parts(Value(1, b"")), *encode_parts(GetKey(1, "a", wait=False))],
-        encode_parts(OpenChannel(1, 7)),
+        [*encode_parts(OpenSession(1, 0)), *encode_parts(Value(1, b"")), *encode_parts(GetKey(1, "a", wait=False))],
+        encode_parts(OpenSession(1, 7)),
+        [*encode_parts(OpenSession(1, 0)), *encode_parts(Acknowledge(1))],
     ],
 )
 async def test_a_client_that_breaks_the_protocol_loses_its_link_alone(place: Place, frames: list[bytes]) -> None:
@@ -169,7 +171,7 @@ async def test_who_is_not_of_the_job_gets_no_services(place: Place, wrong: str) 
                 await connecting
             return
         link = await connecting
-        link.send(encode_parts(OpenChannel(1, 0)))
+        link.send(encode_parts(OpenSession(1, 0)))
         await stranger.ended.wait()
         assert stranger.frames == []
 

@@ -135,8 +135,8 @@ class Worker:
 
     def _break_link(self) -> None:
         way = self._system._client.services.calls()._way
-        if isinstance(way, RemoteWay) and way._channel.link is not None:
-            way._channel.link._transport.abort()  # type: ignore[attr-defined]
+        if isinstance(way, RemoteWay) and way.link is not None:
+            way.link._transport.abort()  # type: ignore[attr-defined]
 
 
 def _as_text(result: object) -> Any:

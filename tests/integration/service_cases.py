@@ -496,14 +496,14 @@ async def loops_that_end_leave_nothing_behind(system: bringup.System) -> None:
         for _ in range(20):
             asyncio.run(system.kv.increment("short loops"))
 
-    channels = system._client.peer._services._channels if system.client_id == 0 else {}  # type: ignore[union-attr]
+    server = system._client.peer._services
     await _meet(system, "before short loops")
-    before = len(channels)
+    before = 0 if server is None else server.num_remote_sessions
     await _meet(system, "short loops")
     await asyncio.to_thread(run_many)
     await _meet(system, "after short loops")
     assert await system.kv.increment("short loops", by=0) == 20 * N
-    await asyncio.to_thread(until, lambda: len(channels) <= before)
+    await asyncio.to_thread(until, lambda: server is None or server.num_remote_sessions <= before)
 
 
 # With harm done to a client: each of these is run alone.

@@ -87,7 +87,6 @@ PURE = [
     "commands.topology.drawing",
     "transport.addresses",
     "transport.attempts",
-    "runtime.machines.resend_buffer",
     "transport.wire.control",
     "transport.wire.messages",
     "transport.wire.session_messages",

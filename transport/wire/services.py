@@ -9,6 +9,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from .form import Body, Part, Signed, Unsigned
+from .session_messages import SessionMessage
 
 KEY_BYTES_MAX = 1024
 """Of a normalised key, as UTF-8."""
@@ -100,11 +101,11 @@ class CancelCall(Body, frozen=True, tag=9):
     ticket: Unsigned
 
 
-class EndChannel(Body, frozen=True, tag=23):
-    """Nobody uses channel `channel` of this client any more, whose event loop is gone; not answered."""
+class EndOther(Body, frozen=True, tag=23):
+    """Nobody uses session `session` of this client any more, whose event loop is gone; not answered."""
 
     ticket: Unsigned
-    channel: Unsigned
+    session: Unsigned
 
 
 class EnterBarrier(Body, frozen=True, tag=10):
@@ -203,32 +204,6 @@ class Refusal(Body, frozen=True, tag=16):
     missing: _ClientIds = ()
 
 
-# Of the channel that carries them, over one link after another; no machine sees these.
-
-
-class OpenChannel(Body, frozen=True, tag=17):
-    """The first message on a link: carries a client's channel on, or begins it; `received` replies have come so far."""
-
-    channel: Unsigned
-    received: Unsigned
-
-
-class ChannelOpened(Body, frozen=True, tag=18):
-    """The answer: `received` requests of the channel have come so far."""
-
-    received: Unsigned
-
-
-class MessagesReceived(Body, frozen=True, tag=19):
-    """So many messages of the channel have come: they need not be kept."""
-
-    received: Unsigned
-
-
-class CloseChannel(Body, frozen=True, tag=20):
-    """Nobody uses the channel any more."""
-
-
 ServiceRequest = (
     SetKey
     | GetKey
@@ -239,10 +214,9 @@ ServiceRequest = (
     | WatchKeys
     | MoreChanges
     | CancelCall
-    | EndChannel
+    | EndOther
     | EnterBarrier
     | ListLive
 )
 ServiceReply = Done | Value | Items | Number | Changes | ClientIds | Refusal
-ChannelMessage = OpenChannel | ChannelOpened | MessagesReceived | CloseChannel
-ServiceMessage = ServiceRequest | ServiceReply | ChannelMessage
+ServiceMessage = ServiceRequest | ServiceReply | SessionMessage

@@ -52,13 +52,17 @@ class SessionSide(Generic[M]):
 
     Attributes:
         received: the number of messages taken in.
+        carrier: the number of the connection that carries the session; 0 where none does.
+        owes_acknowledgement: whether the other side has to be told what was received.
     """
 
     def __init__(self, kept_max: int) -> None:
         self.received = 0
+        self.carrier = 0
+        self.owes_acknowledgement = False
         self._kept_max = kept_max
         self._buffer: ResendBuffer[M] = ResendBuffer()
-        self._carrier = 0
+        self._is_open = False  # carried, and nothing of its own is to be sent first
         self._unacknowledged = self._unacknowledged_bytes = 0
 
     @property
@@ -76,27 +80,27 @@ class SessionSide(Generic[M]):
         """Whether a message was not handed to the present connection, or there is none."""
         return self._buffer.has_unsent
 
-    @property
-    def carrier(self) -> int:
-        """The number of the connection that carries the session; 0 where none does."""
-        return self._carrier
-
     def take(self, connection: int, size: int = 0) -> bool:
         """Count a message of `size` bytes that came; returns whether it is to be delivered."""
-        if connection != self._carrier:
+        if connection != self.carrier:
             return False
         self.received += 1
         self._unacknowledged += 1
         self._unacknowledged_bytes += size
+        if self._unacknowledged >= ACKNOWLEDGE_EVERY or self._unacknowledged_bytes > ACKNOWLEDGE_BYTES:
+            self.owes_acknowledgement = True
         return True
 
-    @property
-    def owes_acknowledgement(self) -> bool:
-        """Whether the other side has to be told what was received."""
-        return self._unacknowledged >= ACKNOWLEDGE_EVERY or self._unacknowledged_bytes > ACKNOWLEDGE_BYTES
+    def pass_through(self, message: M) -> bool:
+        """Add a message where it is the next to be written to the present connection, which the caller does then.
+
+        A short cut for `put` and `next_to_send`; returns whether it was taken.
+        """
+        return self._is_open and self._buffer.append_sent(message, self._kept_max)
 
     def _tell_received(self) -> int:
         self._unacknowledged = self._unacknowledged_bytes = 0
+        self.owes_acknowledgement = False
         return self.received
 
     def _overflow(self) -> str:
@@ -130,7 +134,9 @@ class SessionMachine(SessionSide[M]):
         self._finish_due: float | None = None
         self._opening: OpenSession | None = None
         self._is_untouched = True  # nothing was sent over any connection
-        self._was_heard = False  # since the connection was dialled that is to take over
+        # Whether anything was heard since a connection was dialled that is to take over.
+        self._was_acknowledged = False
+        self._received_before = 0
         self._has_said_end = False
 
     # Transitions.
@@ -147,7 +153,8 @@ class SessionMachine(SessionSide[M]):
         effects = self._drop_all()
         is_first, self.number = self.number == 0, number
         self._buffer, self._is_untouched = ResendBuffer(), True
-        self.received = self._unacknowledged = self._unacknowledged_bytes = 0
+        self.received = 0
+        self._tell_received()
         if is_first:
             return [*effects, self._dial()]
         # Whoever answered before was another: a coordinator that was ending, or a stranger.
@@ -167,15 +174,16 @@ class SessionMachine(SessionSide[M]):
         """Dial although a connection stands, which may lead nowhere by now."""
         if self._state not in (SessionState.CARRIED, SessionState.REDIALLING):
             return NOTHING
-        self._state, self._was_heard = SessionState.REDIALLING, False
+        self._state = SessionState.REDIALLING
+        self._was_acknowledged, self._received_before = False, self.received
         return [*self._drop_dialled(), self._dial()]
 
     def opened(self, connection: int, now: float) -> Effects:
         """Take in that a connection is open."""
         if connection != self._dialled or self._state not in (SessionState.DIALLING, SessionState.REDIALLING):
             return [Drop(connection)]
-        effects = [] if not self._carrier else [Drop(self._carrier)]
-        self._carrier, self.was_opened = 0, True
+        effects = [] if not self.carrier else [Drop(self.carrier)]
+        self.carrier, self._is_open, self.was_opened = 0, False, True
         self._opening = OpenSession(self.number, self._tell_received(), self._is_untouched)
         if not self._is_untouched:
             self._state, self._due = SessionState.OPENING, now + OPEN_TIMEOUT
@@ -189,7 +197,8 @@ class SessionMachine(SessionSide[M]):
         if connection != self._dialled:
             return NOTHING
         self._dialled = 0
-        if self._state is SessionState.REDIALLING and self._was_heard:
+        was_heard = self._was_acknowledged or self.received > self._received_before
+        if self._state is SessionState.REDIALLING and was_heard:
             self._state = SessionState.CARRIED  # it lives: whatever refuses stands between
             return NOTHING
         return self._close(Gone(reason))
@@ -197,7 +206,7 @@ class SessionMachine(SessionSide[M]):
     def receive(self, connection: int, message: SessionMessage, now: float) -> Effects:
         """Take in a message of the session itself."""
         is_opening = self._state is SessionState.OPENING and connection == self._dialled
-        if not is_opening and connection != self._carrier:
+        if not is_opening and connection != self.carrier:
             return NOTHING
         try:
             match message:
@@ -208,7 +217,7 @@ class SessionMachine(SessionSide[M]):
                 case SessionRefused(reason):
                     return self._close(Gone(reason))
                 case Acknowledge(received) if not is_opening:
-                    self._was_heard = True
+                    self._was_acknowledged = True
                     self._buffer.acknowledge(received)
                     return NOTHING
                 case EndSession(received) if self._has_said_end and not is_opening:
@@ -226,9 +235,9 @@ class SessionMachine(SessionSide[M]):
         if connection == self._dialled and self._state is SessionState.OPENING:
             self._wait(now)
             return NOTHING
-        if connection != self._carrier:
+        if connection != self.carrier:
             return NOTHING
-        self._carrier = 0
+        self.carrier, self._is_open = 0, False
         effects: list[Effect] = [*self._drop_dialled()]
         if self._finish_due is None:
             effects.append(Lost(reason))
@@ -246,7 +255,7 @@ class SessionMachine(SessionSide[M]):
             return NOTHING
         if self._state is SessionState.NEW or (self._is_untouched and not self._buffer):
             return self._close(Finished("there was nothing to send"))
-        self._finish_due = now + END_TIMEOUT
+        self._finish_due, self._is_open = now + END_TIMEOUT, False
         if self._state is not SessionState.REDIALLING:
             return NOTHING
         self._state = SessionState.CARRIED
@@ -278,17 +287,13 @@ class SessionMachine(SessionSide[M]):
 
     # Messages.
 
-    def take(self, connection: int, size: int = 0) -> bool:
-        """See `SessionSide.take`."""
-        self._was_heard = True
-        return super().take(connection, size)
-
     def next_to_send(self, connection: int) -> M | SessionMessage | None:
         """Return the next message for a connection, `None` where there is none now."""
-        if self._opening is not None and connection in (self._carrier, self._dialled):
+        if self._opening is not None and connection in (self.carrier, self._dialled):
             opening, self._opening = self._opening, None
+            self._is_open = connection == self.carrier and self._finish_due is None
             return opening
-        if connection != self._carrier:
+        if connection != self.carrier:
             return None
         if self.owes_acknowledgement:
             return Acknowledge(self._tell_received())
@@ -319,7 +324,8 @@ class SessionMachine(SessionSide[M]):
 
     def _carry(self, connection: int) -> None:
         self._state, self._due = SessionState.CARRIED, None
-        self._carrier, self._dialled = connection, 0
+        self.carrier, self._dialled = connection, 0
+        self._is_open = self._opening is None and self._finish_due is None
         self._has_said_end = False
 
     def _close(self, *told: Effect) -> Effects:
@@ -331,7 +337,7 @@ class SessionMachine(SessionSide[M]):
         return [*self._drop_all(), *told]
 
     def _drop_all(self) -> list[Drop]:
-        carrier, self._carrier, self._opening = self._carrier, 0, None
+        carrier, self.carrier, self._is_open, self._opening = self.carrier, 0, False, None
         return [*([Drop(carrier)] if carrier else []), *self._drop_dialled()]
 
     def _drop_dialled(self) -> list[Drop]:

@@ -23,6 +23,19 @@ class ResendBuffer(Generic[M]):
         """Add a message to be sent."""
         self._kept.append(message)
 
+    def append_sent(self, message: M, kept_max: int) -> bool:
+        """Add a message that is sent at once, unless others are to be sent before it, or `kept_max` are kept.
+
+        Returns:
+            Whether it was added.
+        """
+        kept = self._kept
+        if not self._num_sent == len(kept) < kept_max:
+            return False
+        kept.append(message)
+        self._num_sent += 1
+        return True
+
     def __len__(self) -> int:
         """Return the number of messages kept: not sent, or not acknowledged."""
         return len(self._kept)

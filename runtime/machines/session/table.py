@@ -72,10 +72,11 @@ class AcceptedSession(SessionSide[M], Generic[K, M]):
 
     def next_to_send(self, connection: int) -> M | SessionMessage | None:
         """Return the next message for a connection, `None` where there is none now."""
-        if connection != self._carrier:
+        if connection != self.carrier:
             return None
         if self._answer is not None:
             answer, self._answer = self._answer, None
+            self._is_open = True
             return answer
         if self.owes_acknowledgement:
             return Acknowledge(self._tell_received())
@@ -88,8 +89,9 @@ class AcceptedSession(SessionSide[M], Generic[K, M]):
 
     def begin(self, connection: int, opening: OpenSession) -> None:
         """Be carried for the first time."""
-        self._carrier = connection
+        self.carrier = connection
         self._answer = None if opening.is_new else SessionOpened(0)
+        self._is_open = opening.is_new
 
     def take_over(self, connection: int, opening: OpenSession) -> int:
         """Be carried by another connection; returns the one before, if any.
@@ -98,7 +100,7 @@ class AcceptedSession(SessionSide[M], Generic[K, M]):
             ValueError: the client cannot have received so many messages, or so few.
         """
         self._buffer.rewind(opening.received)
-        before, self._carrier = self._carrier, connection
+        before, self.carrier, self._is_open = self.carrier, connection, False
         self._answer, self._has_acknowledged_all = SessionOpened(self._tell_received()), False
         return before
 
@@ -123,7 +125,7 @@ class AcceptedSession(SessionSide[M], Generic[K, M]):
 
     def leave(self) -> None:
         """Be carried by no connection."""
-        self._carrier, self._answer = 0, None
+        self.carrier, self._is_open, self._answer = 0, False, None
 
 
 class SessionTable(Generic[K, M]):

@@ -13,7 +13,7 @@ from bringup.runtime.client.service_client import ServiceClient, barrier_request
 from bringup.runtime.drivers.service_transport import LocalWay, RemoteWay, Way
 from bringup.runtime.machines.failure_errors import REFUSAL_ERRORS
 from bringup.transport.ports import ServiceLink, ServiceReceiver
-from bringup.transport.wire.services import Done, EndChannel, ListLive, Refusal, ServiceReply, ServiceRequest
+from bringup.transport.wire.services import Done, EndOther, ListLive, Refusal, ServiceReply, ServiceRequest
 
 
 class FakeWay:
@@ -105,7 +105,7 @@ async def test_a_remote_channel_is_named_over_another() -> None:
             log.append(request)
 
     way.end_from(Other(lambda _: None, [], 2))
-    assert log == [EndChannel(0, way._number)]
+    assert log == [EndOther(0, way._number)]
 
 
 async def test_a_local_session_is_ended_before_the_next_request_of_who_ends_it() -> None:
