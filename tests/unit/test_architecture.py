@@ -285,7 +285,18 @@ def test_importing_the_package_costs_next_to_nothing() -> None:
     script = "import sys, bringup; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, check=True, text=True)
     loaded = set(run.stdout.split())
-    heavy = {"numpy", "grpc", "asyncio", "google.protobuf", "aiohttp", "uvloop", "rich", "click", "dataclasses"}
+    heavy = {
+        "numpy",
+        "grpc",
+        "msgspec",
+        "asyncio",
+        "google.protobuf",
+        "aiohttp",
+        "uvloop",
+        "rich",
+        "click",
+        "dataclasses",
+    }
     assert not loaded & heavy, f"`import bringup` loads {loaded & heavy}"
 
 

@@ -52,7 +52,11 @@ def _is_apart(value: bytes | None) -> bool:
 
 
 def _is_any_apart(entries: tuple[KeyValue, ...] | tuple[KeyChange, ...]) -> bool:
-    return any(_is_apart(entry.value) for entry in entries)
+    for entry in entries:
+        value = entry.value
+        if value is not None and len(value) >= _APART_BYTES_MIN:
+            return True
+    return False
 
 
 _HAS_LARGE: dict[type, Callable[[Any], bool]] = {
