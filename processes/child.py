@@ -1,4 +1,4 @@
-"""One client as a process of this machine: its command leads a process group, and its output comes in whole lines."""
+"""A client process on asyncio: its command leads a process group, and its output arrives in whole lines."""
 
 from __future__ import annotations
 

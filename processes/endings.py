@@ -1,4 +1,4 @@
-"""The end of a process in words, and as the exit status of whoever started it. Pure, but for the names of signals."""
+"""How a process ended: in words, and as an exit status for the one that started it. Pure."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def _added(before: Mapping[str, str]) -> dict[str, str]:
-    """Return what the modules have added to the environment as they were imported, for libraries that read it."""
+    """Return the variables that the modules have set at their import, for libraries that read them."""
     return {name: value for name, value in os.environ.items() if name not in before}
 
 

@@ -1,8 +1,8 @@
-"""A process that has imported modules, and forks programs, which need not import them again.
+"""A server process that imports modules once, and forks Python programs from itself.
 
-An import of numpy, gRPC and bringup takes 0.3 s of processor time; a fork takes some milliseconds. A program that was
-forked is a process as any other: it leads a session, has the environment, folder, arguments and standard streams that
-it was given, and ends as an interpreter ends. It differs in what is imported already, and in its parent.
+An import of numpy, gRPC and bringup takes 0.3 s of processor time; a fork takes some milliseconds. A forked
+program is a process as any other: it leads a session, has its own environment, folder, arguments and standard streams,
+and ends as an interpreter ends. It differs in the modules that are imported already, and in its parent.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _ENTRY = "from bringup.processes.fork_main import main; main()"
 
 
 class ForkServerError(Exception):
-    """The server could not be started, or has ended; the text says how."""
+    """The server could not be started, or has ended."""
 
 
 class ForkedProcess:
-    """A program that was forked, with as much of `subprocess.Popen` as there can be of a process with another parent.
+    """A forked program, with the interface of `subprocess.Popen` as far as a process with another parent allows.
 
     Attributes:
         pid: its process, and the group that it leads.
@@ -120,9 +120,9 @@ class ForkedProcess:
 
 
 class ForkServer:
-    """The process that forks, from its start until `close`; a context manager. It ends with this process.
+    """A server process, from its start until `close`; a context manager. It ends with this process.
 
-    What it has forked, and the groups of that, end with it unless they were forgotten. Threads may share it.
+    The process groups of its programs are killed at its end, unless they were forgotten. Threads may share it.
 
     Args:
         modules: what to import; those that cannot be are passed over.

@@ -1,4 +1,4 @@
-"""Signals for whole process groups: a client, and all that it started and that did not leave its group."""
+"""Signals to process groups, and the states of processes in `/proc`."""
 
 from __future__ import annotations
 

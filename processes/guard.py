@@ -1,4 +1,4 @@
-"""The process that ends child processes where the one that started them is killed, and cannot."""
+"""A guard process, which kills child processes when the process that started them is killed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _END_TIMEOUT = 2.0
 
 
 class Guard:
-    """The process that ends the clients where their launcher is killed and cannot; see `guard_script`.
+    """A guard process, from its start until `close`; see `guard_script`.
 
     Args:
         folder: to be removed then, with the files in it.

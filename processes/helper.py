@@ -1,4 +1,4 @@
-"""Helper processes: each line of JSON that one reads from its standard input is answered with one on its output."""
+"""Helper processes: each answers lines of JSON on its standard input with lines of JSON on its standard output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHOWN_LINES = 4
 
 
 class HelperEndedError(Exception):
-    """The helper has ended instead of answering; the text is a predicate, with its last lines."""
+    """The helper ended instead of answering; the text is a predicate with its last lines of output."""
 
 
 class HelperProcess:

@@ -13,7 +13,7 @@ def json_line(value: object) -> bytes:
 
 
 class JsonLines:
-    """Takes apart what is read from a pipe in pieces."""
+    """Splits a stream of bytes into values."""
 
     def __init__(self) -> None:
         self._rest = b""

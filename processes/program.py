@@ -1,4 +1,4 @@
-"""Python programs that a process which runs Python already can become after a fork: `python -c CODE`, `python FILE`."""
+"""Python programs that a forked interpreter can run: `python -c CODE`, `python FILE`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ALSO_READ_AT_START = frozenset({"LANG", "LANGUAGE", "TZ"})
 
 @dataclass(frozen=True, slots=True)
 class PythonProgram:
-    """A program, and what the interpreter's options say of how to run it.
+    """A program and the options of the interpreter that apply to it.
 
     Attributes:
         code: the code, where it stands in the command.

@@ -1,6 +1,6 @@
-"""How a client's process fares, as it tells its launcher: two small files, beside each other.
+"""What a client reports to its launcher: two small files, beside each other.
 
-`PREFIX.state` says how far it has got. `PREFIX.error` says what ended it, by whose fault as far as it knows, in the
+`PREFIX.state` holds its state. `PREFIX.error` holds its error and the clients that caused it, as far as known, in the
 format of torchrun's error files (`torch.distributed.elastic.multiprocessing.errors`) with one field more.
 """
 
@@ -23,14 +23,14 @@ _TRACE_CHARACTERS_MAX = 65536
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Where a process tells its launchers how it fares; empty texts where there are none."""
+    """The paths for reports to launchers; empty without a launcher."""
 
     prefix: str = ""
     torch_file: str = ""
 
     @classmethod
     def of_environment(cls, environ: Mapping[str, str]) -> Launch:
-        """Return what the launchers have said."""
+        """Return the paths that the environment gives."""
         return cls(environ.get(LAUNCHER, ""), environ.get(_TORCH_FILE, ""))
 
     def __bool__(self) -> bool:
@@ -54,7 +54,7 @@ def owner_path(prefix: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClientState:
-    """How far a client has got.
+    """The state of a client.
 
     Attributes:
         state: `starting` (it is in `initialize()`), `up`, or `left` (in order, with all others).
@@ -80,7 +80,7 @@ class ClientState:
 
 @dataclass(frozen=True, slots=True)
 class ErrorReport:
-    """What ended a client, or its job.
+    """The error that ended a client, or its job.
 
     Attributes:
         host: the client's.

@@ -1,4 +1,4 @@
-"""One client as a process that a test starts, watches and does harm to."""
+"""One client process, started, observed and harmed by a test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client that does what it is told is told: calls, and what came of them."""
+"""Calls that a client process of a test is told to make, and their answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .process import ANSWER_TIMEOUT, AnyProcess, LocalProcess
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of a call.
+    """The outcome of a call.
 
     Attributes:
         value: what it returned.
@@ -35,7 +35,7 @@ class Answer:
 
 
 class Call:
-    """A call that a client was told to make."""
+    """A call in a client process."""
 
     def __init__(self, client: LocalClient, number: int, name: str) -> None:
         self.number = number
@@ -79,7 +79,7 @@ class Call:
 
 
 class LocalClient(LocalProcess):
-    """A client of a `LocalJob`: the program that was asked for, or one of ours that makes the calls it is told to.
+    """A client of a `LocalJob`: a given program, or one of ours that makes calls on demand.
 
     Args:
         client_id: which client of its job it is.

@@ -1,4 +1,4 @@
-"""How clients of a `LocalJob` start: as fresh interpreters, or forked from a process that has imported everything."""
+"""Starts the clients of a `LocalJob`: as fresh interpreters, or forked from a process that has imported everything."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Starter:
 
 
 class _SharedServer:
-    """The server of this process: its start takes longer than many a job. It ends with the interpreter."""
+    """One server for all jobs of this process, as its start takes longer than a job. It ends with the interpreter."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -113,7 +113,7 @@ def test_heartbeats_flow_while_a_backend_takes_three_seconds() -> None:
 def test_a_caller_that_blocks_its_loop_stays_alive() -> None:
     with LocalJob(2) as job:
         job.initialize(device_type="SIM", heartbeat_interval=0.5, heartbeat_timeout=2.0)
-        job.clients[1].call("block", seconds=6.0).value()
+        job.clients[1].call("block", seconds=3.0).value()
         results = [call.value() for call in job.call("all_reduce", array=[1, 2])]
     assert results == [[2, 4], [2, 4]]
 

@@ -86,7 +86,7 @@ def test_a_long_list_of_devices_is_shortened() -> None:
 
 
 def test_a_client_that_fails_is_named_with_its_error() -> None:
-    done = demo("-n", "4", BRINGUP_SIM_FAULT="2:raise:no such chip")
+    done = demo("-n", "3", BRINGUP_SIM_FAULT="2:raise:no such chip")
     assert (done.returncode, done.stdout) == (1, "")
     first, *others = done.stderr.splitlines()
     assert first.startswith("bringup: client 2: DeviceInitializationError: ")
@@ -96,7 +96,7 @@ def test_a_client_that_fails_is_named_with_its_error() -> None:
 
 
 def test_a_client_that_never_gets_ready_is_named() -> None:
-    done = demo("-n", "3", BRINGUP_SIM_FAULT="1:hang", BRINGUP_DEVICE_TIMEOUT="1")
+    done = demo("-n", "2", BRINGUP_SIM_FAULT="1:hang", BRINGUP_DEVICE_TIMEOUT="1")
     assert done.returncode == 1
     assert "bringup: client 1: DeviceTimeoutError: " in done.stderr
     assert "PeerFailedError: client 1 " in done.stderr
@@ -110,7 +110,7 @@ def test_a_client_that_never_gets_ready_is_named() -> None:
     ],
 )
 def test_wrong_settings(environ: dict[str, str], said: str) -> None:
-    done = demo("-n", "4", **environ)
+    done = demo("-n", "2", **environ)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1

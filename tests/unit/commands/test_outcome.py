@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from bringup import DeviceFailedError, PeerFailedError, RendezvousTimeoutError
 from bringup.commands.launcher import grace_of
 from bringup.commands.outcome import Ended, Outcome, describe_absence, describe_failure, root_of
-from bringup.processes.report import ClientState, ErrorReport, culprits_of, torch_error
+from bringup.processes.report import ErrorReport
 from bringup.runtime.client.latch import Latch
 from bringup.runtime.configuration.options import Options
 
@@ -138,47 +135,6 @@ def test_the_exit_status_is_that_of_the_root() -> None:
     assert Outcome((), None, 2).exit_status == 130
     assert Outcome((ended(0, 0),), None, None).exit_status == 0
     assert Outcome((ended(0, 0),), None, None, absent=(0,)).exit_status == 1
-
-
-def chained(errors: Sequence[BaseException]) -> BaseException:
-    """The last of some exceptions, each raised while the one before it was handled."""
-    for earlier, later in itertools.pairwise(errors):
-        later.__context__ = earlier
-    return errors[-1]
-
-
-PEER = PeerFailedError("client 2 failed", client_id=2, cause="process died")
-
-
-@pytest.mark.parametrize(
-    ("error", "failure", "culprits"),
-    [
-        (ValueError("own"), None, ()),
-        (PEER, None, (2,)),
-        (chained([PEER, KeyError("in the handler")]), None, (2,)),
-        (ExceptionGroup("tasks", [ValueError("x"), PEER]), None, (2,)),
-        (RuntimeError("NCCL: connection reset"), PEER, (2,)),
-        (PeerFailedError("stalled", client_id=1, cause="no progress"), None, ()),
-        (DeviceFailedError("ECC", client_id=1, cause="ECC"), None, ()),
-        (RendezvousTimeoutError("late", missing={1: "a", 3: "b"}), None, (3,)),
-    ],
-)
-def test_whose_failure_an_exception_comes_from(
-    error: BaseException, failure: BaseException | None, culprits: tuple[int, ...]
-) -> None:
-    assert culprits_of(error, 1, failure)[0] == culprits
-
-
-def test_reports_come_back_as_they_were_and_nonsense_as_nothing() -> None:
-    report = ErrorReport.of_error(PEER, client_id=1, host="h", trace=TRACE, failure=None, at=10.7)
-    assert ErrorReport.of_json(report.to_json()) == report
-    assert torch_error(report)["message"]["extraInfo"] == {"py_callstack": TRACE, "timestamp": "11"}
-    assert torch_error(own(at=10.7))["message"]["extraInfo"]["timestamp"] == "10"
-    state = ClientState("up", ("127.0.0.1:1",))
-    assert ClientState.of_json(state.to_json()) == state
-    for nonsense in ("", "[]", "{}", '{"bringup": {"culprits": 1}}', "\0"):
-        assert ErrorReport.of_json(nonsense) is None
-        assert ClientState.of_json(nonsense) is None
 
 
 def test_what_watches_a_latch_is_called_before_anybody_else_hears() -> None:
