@@ -42,6 +42,8 @@ _APART_BYTES_MIN = 16 * 1024
 _WITHIN_BOUNDS = TEXT_CHARS_MAX
 """Bytes of a message that are too few for any text or list in it to be too long."""
 
+_EMPTY_BYTES = len(_encode(b""))
+
 _pack_length = _LENGTH.pack
 _unpack_length = _LENGTH.unpack_from
 _decode = decoder_of(ServiceMessage)
@@ -117,12 +119,20 @@ def decode(frame: bytes | memoryview) -> ServiceMessage:
 def _in_parts(message: ServiceMessage) -> list[bytes]:
     """Return the parts of a frame, of which some are large values."""
     try:
-        _decode(_encode(_without_values(message)))
+        checked = _encode(_without_values(message))
+        _decode(checked)
     except _UNSENDABLE as error:
         raise _unsendable(message, error) from None
-    writer = _PartsWriter()
-    writer.put_message(message)
-    parts = writer.parts()
+    # Calls of 100 KB take 40 us, and the writer 3: for these two, the large value takes the place of an empty one.
+    if isinstance(message, SetKey):
+        before, after = checked[: -_EMPTY_BYTES - 1], checked[-1:]
+        parts = [before + _bytes_header(len(message.value)), message.value, after]
+    elif isinstance(message, Value) and message.value is not None:
+        parts = [checked[:-_EMPTY_BYTES] + _bytes_header(len(message.value)), message.value]
+    else:
+        writer = _PartsWriter()
+        writer.put_message(message)
+        parts = writer.parts()
     size = sum(map(len, parts))
     if size > FRAME_BYTES_MAX:
         raise ConfigurationError(
@@ -135,6 +145,10 @@ def _in_parts(message: ServiceMessage) -> list[bytes]:
 
 def _without_values(node: Any) -> Any:
     """Return a message, or a part of one, whose bounds can be checked without copying its values."""
+    if isinstance(node, SetKey):
+        return SetKey(node.ticket, node.key, b"", node.overwrite)
+    if isinstance(node, Value):
+        return Value(node.ticket, b"")
     if isinstance(node, bytes):
         return b""
     if isinstance(node, tuple):
