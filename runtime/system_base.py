@@ -18,7 +18,7 @@ from ..transport.wire.messages import Span
 from .client.client import Client
 from .configuration.validation import seconds, step_of
 from .drivers.peer import CoordinationPeer
-from .machines.events import Up
+from .machines.peer.events import Up
 from .machines.phases import Phase, phase_named
 from .types import Device, Member, devices_of
 

@@ -10,7 +10,7 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-from ..runtime.machines import events as ev
+from ..runtime.machines.peer import events as ev
 from ..runtime.machines.peer.machine import PeerMachine
 from ..transport.tcp.link import TcpLink
 

@@ -14,8 +14,8 @@ from ...transport.ports import Network
 from ..configuration.plan import Plan
 from ..drivers.crash import crash_error
 from ..drivers.peer import CoordinationPeer
-from ..machines.events import Up
 from ..machines.failure_errors import end_error, own_failure
+from ..machines.peer.events import Up
 from .active import forked_from
 from .caller_imports import CallerImports
 from .compose import make_network, make_peer

@@ -27,8 +27,8 @@ from ..drivers.peer import CoordinationPeer
 from ..drivers.service_server import ServiceServer
 from ..machines.coordinator.config import CoordinatorConfig
 from ..machines.coordinator.machine import CoordinatorMachine
-from ..machines.events import Up
 from ..machines.peer.config import PeerConfig
+from ..machines.peer.events import Up
 from ..machines.peer.machine import PeerMachine
 from ..machines.service_machine import Services
 from .latch import Latch

@@ -11,7 +11,7 @@ from ...errors import BringupError, ConfigurationError
 from ...transport.addresses import Address
 from ...transport.ports import ChannelClosedError, Network
 from ...transport.wire.messages import PROTOCOL_VERSION, AskTopology, Refused, TopologyTold
-from ..machines.events import Up
+from ..machines.peer.events import Up
 
 if TYPE_CHECKING:
     from ...devices.topology.topology import Topology

@@ -22,7 +22,7 @@ from ...transport.wire.messages import (
     Verdict,
 )
 from ...transport.wire.session_messages import OpenSession, SessionMessage
-from ..machines import events as ev
+from ..machines.coordinator import events as ev
 from ..machines.coordinator.machine import CoordinatorMachine
 from ..machines.coordinator.members import welcome
 from ..machines.session.effects import Drop, Effects, Ended, Finish, Flushed, Resumed, TableClosed

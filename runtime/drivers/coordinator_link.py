@@ -14,7 +14,7 @@ from ...transport.in_process import local_connections
 from ...transport.ports import ChannelClosedError, Connection, DialReport, Network
 from ...transport.wire.messages import CoordinatorMessage, Message
 from ...transport.wire.session_messages import SessionMessage
-from ..machines import events as ev
+from ..machines.peer import events as ev
 from ..machines.peer.config import PeerConfig
 from ..machines.session.effects import Dial, Drop, Effects, Finished, GivenUp, Gone, Lost, Opened, Resumed
 from ..machines.session.limits import CONTROL_KEPT_MAX, END_TIMEOUT

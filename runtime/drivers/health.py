@@ -9,7 +9,7 @@ from ...devices.base import Health
 from ...devices.health_filter import HealthFilter
 from ...devices.thread import BackendThread
 from ...errors import BringupError, DeviceInitializationError
-from ..machines import events as ev
+from ..machines.peer import events as ev
 
 _STOP_TIMEOUT = 2.0
 """Seconds that a backend may take to release its devices: a hung driver must not keep a job from ending. Then its

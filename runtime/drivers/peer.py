@@ -18,9 +18,9 @@ from ...transport.wire.messages import PreemptionNotice, StepReply
 from ...transport.wire.services import ServiceReply
 from ..client.latch import Latch, first_set
 from ..configuration.validation import step_of
-from ..machines import events as ev
 from ..machines.failure_errors import end_error
 from ..machines.id_ranges import COORDINATOR
+from ..machines.peer import events as ev
 from ..machines.peer.machine import PeerMachine
 from ..machines.session.limits import ending_of
 from .coordinator import CoordinatorDriver

@@ -17,10 +17,10 @@ from ...transport.attempts import Trouble, TroubleKind
 from ...transport.ports import ChannelClosedError, Link, LinkIdentity, LinkListener, Network
 from ...transport.ring import Ring, RingBrokenError
 from ...transport.wire.messages import MemberInfo
-from ..machines import events as ev
 from ..machines.core_table import CoreTable, counts_of, own_entry, own_rows, shared_device, table_of
 from ..machines.device_claims import own_claims, shared_error
 from ..machines.failure_errors import collective_without
+from ..machines.peer import events as ev
 from ..machines.peer.config import PeerConfig
 
 

@@ -18,10 +18,10 @@ from bringup.runtime.drivers.coordinator import CoordinatorDriver
 from bringup.runtime.drivers.health import DeviceWatch
 from bringup.runtime.drivers.peer import CoordinationPeer
 from bringup.runtime.drivers.service_server import ServiceServer
-from bringup.runtime.machines import events as ev
 from bringup.runtime.machines.coordinator.config import CoordinatorConfig
 from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
 from bringup.runtime.machines.failure_errors import fresh
+from bringup.runtime.machines.peer import events as ev
 from bringup.runtime.machines.peer.config import PeerConfig
 from bringup.runtime.machines.peer.machine import PeerMachine
 from bringup.runtime.machines.service_machine import Services

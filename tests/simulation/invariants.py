@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from bringup.runtime.machines import events as ev
+from bringup.runtime.machines.coordinator import events as coordinator_events
 from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
 from bringup.runtime.machines.id_ranges import unpack_ids
+from bringup.runtime.machines.peer import events as ev
 from bringup.runtime.machines.peer.machine import PeerMachine
 from bringup.transport.wire.messages import Commit, Dismissed, HeartbeatAck, Ready, Register, Verdict
 from bringup.transport.wire.services import ClientIds, Done, ServiceReply
@@ -32,7 +33,7 @@ def after_step(process: Process, machine: PeerMachine | CoordinatorMachine, even
             kind = type(effect)
             if kind is ev.Probe:
                 _asked(world, process.hosted, effect)
-            elif kind is ev.SendTo and (check := _OF_ANSWERS.get(type(effect.message))) is not None:
+            elif kind is coordinator_events.SendTo and (check := _OF_ANSWERS.get(type(effect.message))) is not None:
                 check(world, process.hosted, event, effect)
         return
     assert not process.is_over, f"{process.name} asks for {effects} after its end"
@@ -69,8 +70,8 @@ def _asked(world: World, job: Job, probe: ev.Probe) -> None:
     assert is_troubled or not is_connected, f"{suspect.name} is probed for no reason"
 
 
-def _took_in(world: World, job: Job, event: Any, answer: ev.SendTo) -> None:
-    if isinstance(event, ev.MessageReceived) and isinstance(event.message, Register):
+def _took_in(world: World, job: Job, event: Any, answer: coordinator_events.SendTo) -> None:
+    if isinstance(event, coordinator_events.MessageReceived) and isinstance(event.message, Register):
         client = job.host.sessions.clients[event.session]
         incumbent = job.members.get(client.client_id, client)
         assert incumbent is client, f"{client.name} is taken in beside {incumbent.name}"
@@ -78,7 +79,7 @@ def _took_in(world: World, job: Job, event: Any, answer: ev.SendTo) -> None:
             job.take_in(client, world.clock.now)
 
 
-def _judged(world: World, job: Job, event: Any, answer: ev.SendTo) -> None:
+def _judged(world: World, job: Job, event: Any, answer: coordinator_events.SendTo) -> None:
     assert isinstance(answer.message, Verdict)
     if not job.verdicts:
         verdict_oracle.verdict_is_true(world, job, answer.message)
@@ -87,7 +88,7 @@ def _judged(world: World, job: Job, event: Any, answer: ev.SendTo) -> None:
     assert answer.message == last_word, f"the coordinator first says {last_word}, then {answer.message}"
 
 
-def _let_go(world: World, job: Job, event: Any, answer: ev.SendTo) -> None:
+def _let_go(world: World, job: Job, event: Any, answer: coordinator_events.SendTo) -> None:
     assert isinstance(answer.message, Dismissed)
     missing = set(unpack_ids(answer.message.missing))
     wishes = {c: p.leave_wished_at for c, p in job.members.items() if p.leave_wished_at is not None}
@@ -118,12 +119,12 @@ def are_alive(world: World, caller: Process, reply: ClientIds) -> None:
         assert client_id in told or not is_there, f"{caller.name} is not told that {member.name} is alive"
 
 
-def _committed(world: World, job: Job, event: Any, answer: ev.SendTo) -> None:
+def _committed(world: World, job: Job, event: Any, answer: coordinator_events.SendTo) -> None:
     job.committed_at = world.clock.now
     world.clock.after(0.0, job.host.recover)
 
 
-_OF_ANSWERS: dict[type, Callable[[World, Job, Any, ev.SendTo], None]] = {
+_OF_ANSWERS: dict[type, Callable[[World, Job, Any, coordinator_events.SendTo], None]] = {
     Commit: _committed,
     HeartbeatAck: _took_in,
     Verdict: _judged,

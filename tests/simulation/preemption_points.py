@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from bringup.runtime.machines import events as ev
+from bringup.runtime.machines.peer import events as ev
 from bringup.runtime.machines.preemption import FromPoint, PointAnswered, PreemptionPoint
 from bringup.transport.wire.messages import StepQuery, SyncPoint
 

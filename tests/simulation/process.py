@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from bringup.errors import ConfigurationError, DeviceInitializationError
-from bringup.runtime.machines import events as ev
+from bringup.runtime.machines.coordinator import events as coordinator_events
 from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
 from bringup.runtime.machines.id_ranges import pack_ids
+from bringup.runtime.machines.peer import events as ev
 from bringup.runtime.machines.peer.config import PeerConfig
 from bringup.runtime.machines.peer.machine import PeerMachine
 from bringup.runtime.machines.peer.program import OwnProgram
@@ -118,7 +119,7 @@ class Process(OsProcess):
                 action()
         return None
 
-    def tell_coordinator(self, event: ev.CoordinatorEvent) -> None:
+    def tell_coordinator(self, event: coordinator_events.CoordinatorEvent) -> None:
         """Give the coordinator an event."""
         if self.coordinator is not None and not self.coordinator.is_over:
             self.coordinator.take(event)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bringup.devices.base import LocalDevice
 from bringup.errors import TopologyError
-from bringup.runtime.machines import events as ev
+from bringup.runtime.machines.peer import events as ev
 from bringup.transport.attempts import Goal, Trouble, TroubleKind
 
 from .dialling import Dial

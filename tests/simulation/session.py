@@ -6,7 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bringup.runtime.machines import events as ev
+from bringup.runtime.machines.coordinator import events as coordinator_events
+from bringup.runtime.machines.peer import events as ev
 from bringup.runtime.machines.session.effects import (
     Began,
     Dial,
@@ -344,7 +345,7 @@ class HostSessions:
         self._heard.add(session)
         if type(message) is Leave:
             client.is_let_go = True
-        self._process.tell_coordinator(ev.MessageReceived(session, message))
+        self._process.tell_coordinator(coordinator_events.MessageReceived(session, message))
 
     def _lost(self, number: int, reason: str) -> None:
         del self._ends[number]
@@ -365,9 +366,9 @@ class HostSessions:
                     self.clients[session] = client
                 case Resumed(session):
                     self.clients[session].heard_at = self._now
-                    self._process.tell_coordinator(ev.SessionResumed(session))
+                    self._process.tell_coordinator(coordinator_events.SessionResumed(session))
                 case Ended(session, reason, is_settled):
-                    self._process.tell_coordinator(ev.SessionEnded(session, reason, is_settled))
+                    self._process.tell_coordinator(coordinator_events.SessionEnded(session, reason, is_settled))
                 case Flushed():
                     self._on_flushed()
                 case TableClosed():

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bringup.runtime.machines import events as ev
+from bringup.runtime.machines.coordinator import events as ev
 from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
 from bringup.runtime.machines.kv import store as kv_store
 from bringup.runtime.machines.kv.store import StoreMachine

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from bringup.runtime.machines import events as ev
 from bringup.runtime.machines.barrier.rounds import BarrierRounds
 from bringup.runtime.machines.coordinator import admission
+from bringup.runtime.machines.coordinator import events as ev
 from bringup.runtime.machines.coordinator import machine as coordinator
 from bringup.runtime.machines.coordinator import suspicion as suspicions
 from bringup.runtime.machines.coordinator.commit import CommitVote

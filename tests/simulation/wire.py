@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bringup.runtime.drivers.coordinator import PROBE_TIMEOUT
-from bringup.runtime.machines import events as ev
 from bringup.runtime.machines.id_ranges import COORDINATOR
+from bringup.runtime.machines.peer import events as ev
 from bringup.transport.attempts import Goal, TroubleKind, retry_delay
 from bringup.transport.ports import ProbeOutcome
 

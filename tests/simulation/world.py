@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from bringup.devices.base import CoreLocation, LocalDevice
 from bringup.runtime.drivers.coordinator import TOLD_AT_ONCE
-from bringup.runtime.machines import events as ev
+from bringup.runtime.machines.coordinator import events as ev
 from bringup.runtime.machines.coordinator.config import CoordinatorConfig
 from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
 from bringup.runtime.machines.coordinator.members import welcome

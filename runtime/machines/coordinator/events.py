@@ -1,14 +1,13 @@
-"""What happens to the coordinator, and what it asks for; see `events`, which has these, too."""
+"""Events and effects of the coordinator's machine."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-from ....transport.ports import ProbeOutcome
 from ....transport.wire.messages import ClientMessage, CoordinatorMessage
-
-Tag = int
-"""Sequence number of an effect of one machine."""
+from ..probes import Probe as Probe
+from ..probes import ProbeAnswered as ProbeAnswered
+from ..probes import Tag as Tag
 
 
 class MessageReceived(Struct, frozen=True):
@@ -35,19 +34,11 @@ class SessionResumed(Struct, frozen=True):
     session: int
 
 
-class ProbeAnswered(Struct, frozen=True):
-    """What a probe showed."""
-
-    tag: Tag
-    outcome: ProbeOutcome
-    detail: str
-
-
 CoordinatorEvent = MessageReceived | SessionEnded | SessionResumed | ProbeAnswered
 
 
 class SendTo(Struct, frozen=True):
-    """Send one message in each of `sessions`; where no connection stands it waits for the next."""
+    """Send one message in each of `sessions`; a session without a connection keeps it for the next one."""
 
     sessions: tuple[int, ...]
     message: CoordinatorMessage
@@ -57,14 +48,6 @@ class CloseSession(Struct, frozen=True):
     """End a session, after what was sent on it."""
 
     session: int
-
-
-class Probe(Struct, frozen=True):
-    """Ask whether the process at `link_address` is still `incarnation`: answered by `ProbeAnswered`."""
-
-    tag: Tag
-    link_address: str
-    incarnation: int
 
 
 class Departed(Struct, frozen=True):

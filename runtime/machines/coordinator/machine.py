@@ -39,12 +39,12 @@ from ....transport.wire.messages import (
     SyncPoint,
     Verdict,
 )
-from .. import events as ev
 from ..detector import Detector, Lag
 from ..failure_errors import RENDEZVOUS_TIMEOUT, TOLD_AS_THEY_ARE
 from ..id_ranges import name_ids, pack_ids
 from ..phases import Phase
 from ..preemption import PreemptionAgreement
+from . import events as ev
 from .admission import refusal_of
 from .commit import CommitVote
 from .config import CoordinatorConfig

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from ....transport.ports import ProbeOutcome
 from ..detector import Detector
-from ..events import Tag
 from ..id_ranges import COORDINATOR, format_ids, name_ids
+from ..probes import Tag
 
 # Clients that die together are named together: so long after the first proof the verdict waits for others.
 _VERDICT_DELAY = 0.02

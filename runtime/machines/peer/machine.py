@@ -42,13 +42,13 @@ from ....transport.wire.messages import (
     SyncPoint,
     Verdict,
 )
-from .. import events as ev
 from ..core_table import CoreTable
 from ..detector import Lag
 from ..failure_errors import goodbye_cause, of_refusal
 from ..id_ranges import leaver_ids, pack_ids, runs_of, unpack_ids
 from ..job_lists import named
 from ..phases import Phase, Progress, Timeline
+from . import events as ev
 from .config import PeerConfig
 from .coordinator_watch import CoordinatorWatch
 from .heartbeats import Heartbeats

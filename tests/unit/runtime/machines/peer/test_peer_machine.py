@@ -19,8 +19,8 @@ from bringup.errors import (
     RendezvousTimeoutError,
     TopologyError,
 )
-from bringup.runtime.machines import events as ev
 from bringup.runtime.machines.core_table import CoreTable
+from bringup.runtime.machines.peer import events as ev
 from bringup.runtime.machines.peer.config import PeerConfig
 from bringup.runtime.machines.peer.machine import PeerMachine
 from bringup.runtime.machines.phases import Phase

@@ -1,16 +1,12 @@
-"""What happens to the machines, and what they ask for.
-
-An effect that takes time carries a tag, and its result comes back as an event with the same tag; a result whose tag is
-not the current one is dropped. That is the answer to threads that cannot be cancelled and to packets that come late.
-"""
+"""Events and effects of a peer's machine."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-from ...devices.base import LocalDevice
-from ...errors import BringupError
-from ...transport.wire.messages import (
+from ....devices.base import LocalDevice
+from ....errors import BringupError
+from ....transport.wire.messages import (
     ClientMessage,
     CoordinatorMessage,
     KindRun,
@@ -22,19 +18,11 @@ from ...transport.wire.messages import (
     StepReply,
     SyncPoint,
 )
-from .coordinator.events import CloseSession as CloseSession
-from .coordinator.events import CoordinatorEffect as CoordinatorEffect
-from .coordinator.events import CoordinatorEvent as CoordinatorEvent
-from .coordinator.events import Departed as Departed
-from .coordinator.events import MessageReceived as MessageReceived
-from .coordinator.events import Probe as Probe
-from .coordinator.events import ProbeAnswered as ProbeAnswered
-from .coordinator.events import SendTo as SendTo
-from .coordinator.events import SessionEnded as SessionEnded
-from .coordinator.events import SessionResumed as SessionResumed
-from .coordinator.events import Tag as Tag
-from .core_table import CoreTable
-from .peer.program import ProgressReported as ProgressReported
+from ..core_table import CoreTable
+from ..probes import Probe as Probe
+from ..probes import ProbeAnswered as ProbeAnswered
+from ..probes import Tag as Tag
+from .program import ProgressReported as ProgressReported
 
 # What happens to a peer.
 
@@ -99,14 +87,14 @@ class BackendFailed(Struct, frozen=True):
 
 
 class HealthChanged(Struct, frozen=True):
-    """A health check said something new."""
+    """The health of the devices has changed."""
 
     healthy: bool
     detail: str
 
 
 class RingConnected(Struct, frozen=True):
-    """Both links of the ring stand."""
+    """Both links of the ring are open."""
 
     tag: Tag
 
@@ -127,7 +115,7 @@ class LinkBroken(Struct, frozen=True):
 
 
 class Merged(Struct, frozen=True):
-    """The merge is done, and its result is sound."""
+    """The merge is done, with a sound result."""
 
     tag: Tag
     table: CoreTable
@@ -141,13 +129,13 @@ class MergeFailed(Struct, frozen=True):
 
 
 class AgreementMessage(Struct, frozen=True):
-    """The user's part in the agreement on a preemption point: what to send."""
+    """A message of this client's part of the preemption agreement, to be sent."""
 
     message: PreemptionNotice | StepReply
 
 
 class LeaveRequested(Struct, frozen=True):
-    """The user shuts the system down, after so many collectives."""
+    """The user shuts the system down, after `collectives` collectives."""
 
     collectives: int = 0
 
@@ -206,7 +194,7 @@ class Redial(Struct, frozen=True):
 
 
 class Send(Struct, frozen=True):
-    """Send a message to the coordinator; one sent while no connection stands waits for the next."""
+    """Send a message to the coordinator; without a connection it waits for the next one."""
 
     message: ClientMessage
 
@@ -247,20 +235,20 @@ class Failed(Struct, frozen=True):
 
 
 class Preempt(Struct, frozen=True):
-    """The agreement on a preemption point goes on: what the coordinator says."""
+    """A message of the coordinator in the preemption agreement."""
 
     message: StepQuery | SyncPoint
 
 
 class Left(Struct, frozen=True):
-    """The shutdown is over; `missing` are the clients that never joined in it, and `error` then says so."""
+    """The shutdown is over; `missing` are the clients that did not join it, which `error` tells, if there are any."""
 
     missing: tuple[int, ...]
     error: BringupError | None = None
 
 
 class OthersLeave(Struct, frozen=True):
-    """Some clients have begun to leave, which come to no collective beyond those that they have called."""
+    """Some clients have begun to leave, and call no further collectives."""
 
     leavers: tuple[Leaver, ...]
 
