@@ -229,7 +229,7 @@ class _Server:
     ) -> None:
         self._hub = hub
         self._address = address
-        self._on_session = on_connection
+        self._on_connection = on_connection
         self._tasks: set[asyncio.Task[None]] = set()
 
     def welcome(self, connection: Connection) -> None:
@@ -239,7 +239,7 @@ class _Server:
 
     async def _serve(self, connection: Connection) -> None:
         try:
-            await self._on_session(connection)
+            await self._on_connection(connection)
         except Exception:  # noqa: BLE001 - as the real server does: the connection ends, the server goes on
             _log.exception("a connection of the coordinator failed")
         finally:

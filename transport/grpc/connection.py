@@ -25,8 +25,14 @@ _log = logging.getLogger("bringup")
 _SERVICE = "bringup.Coordinator"
 _METHOD = "Session"
 _CLOSE_TIMEOUT = 1.0
+"""Seconds for the other side to end its half: `Connection.close` promises to return within them."""
+
 _HANDSHAKE_TIMEOUT = 5.0
+"""Seconds for gRPC's first frames. The kernel accepts connections for a stopped process, which never sends them."""
+
 _STOP_GRACE = 0.5
+"""Seconds in which calls that run may end in order, before gRPC cancels them."""
+
 _FAILURES = (grpc.RpcError, grpc.aio.BaseError, asyncio.InvalidStateError)
 
 _COMMON_OPTIONS: tuple[tuple[str, int | str], ...] = (
@@ -91,7 +97,7 @@ class GrpcServer:
     """The coordinator's gRPC server."""
 
     def __init__(self, on_connection: Callable[[Connection], Awaitable[None]]) -> None:
-        self._on_session = on_connection
+        self._on_connection = on_connection
         self._server: grpc.aio.Server | None = None
         self._handlers: set[asyncio.Task[Any]] = set()
 
@@ -143,7 +149,7 @@ class GrpcServer:
         self._handlers.add(task)
         task.add_done_callback(self._handlers.discard)
         try:
-            await self._on_session(connection)
+            await self._on_connection(connection)
         except Exception:  # noqa: BLE001 - gRPC would send its text to the client
             _log.exception("a connection of the coordinator failed")
             await context.abort(grpc.StatusCode.INTERNAL, "internal error of the coordinator")
@@ -200,7 +206,7 @@ class _ClientConnection:
 
 
 def _refused(endpoint: Endpoint, error: RuntimeError) -> ConfigurationError:
-    """Return why gRPC could not bind what was free a moment ago: the kernel knows who was quicker."""
+    """Return the reason why gRPC could not bind an endpoint that was free a moment ago, from the kernel."""
     try:
         check_free([endpoint.host], endpoint.port, "the coordinator")
     except ConfigurationError as taken:
@@ -251,7 +257,7 @@ async def _attempt(names: Names, address: Address, credentials: Credentials) -> 
 
 
 async def _to_its_end(awaitable: Awaitable[Any]) -> None:
-    """Await gRPC where cancelling would break it: it finishes first, then the cancellation goes on."""
+    """Await a call of gRPC that breaks when cancelled: it finishes first, then the cancellation goes on."""
     task = asyncio.ensure_future(awaitable)
     try:
         await asyncio.shield(task)
@@ -261,7 +267,7 @@ async def _to_its_end(awaitable: Awaitable[Any]) -> None:
 
 
 def _reraise_own_cancellation() -> None:
-    """Raise where it is this task that was cancelled, and not the call under it, which gRPC shows in the same way."""
+    """Raise if this task was cancelled: gRPC shows the cancellation of its own call in the same way."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
