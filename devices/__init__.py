@@ -1,1 +1,1 @@
-"""How devices come up and how their health is checked; knows nothing of networks."""
+"""Device backends: bring-up and health checks. Knows nothing of networks."""

@@ -1,4 +1,4 @@
-"""What the calls of a backend return and raise, checked where it comes in. Pure.
+"""Checks of the results and errors of a backend's calls. Pure.
 
 A backend may be a plug-in, and what it returns travels far: into the merge, over the wire, into arrays of 32 bits. All
 that a later step relies on is checked here, once, for a backend in a thread as for one in a process of its own.
@@ -26,7 +26,7 @@ DEVICES_MAX = 65_536
 """The most devices that one client brings to a job."""
 
 KINDS_BYTES_MAX = 1 << 19
-"""The most that the kinds of a client's devices may take to tell, where equal ones in a row are told once."""
+"""The most bytes of the kinds of a client's devices on the wire, where equal ones in a row are sent once."""
 
 _KIND_OVERHEAD = 16
 
@@ -34,11 +34,11 @@ T = TypeVar("T")
 
 
 class OddAnswerError(Exception):
-    """A backend returned what its call does not return; the text goes on from `start returned`."""
+    """A result that the port does not allow; the text continues the words `start returned`."""
 
 
 def checked_devices(answer: object) -> tuple[LocalDevice, ...]:
-    """Return what `start` returned, whole numbers of other libraries made Python's, and kinds printable.
+    """Return the devices of `start`, with Python's own numbers and printable kinds.
 
     Raises:
         OddAnswerError: it is no sequence of devices, or a field of one has a wrong type or is out of range.
@@ -60,7 +60,7 @@ def checked_devices(answer: object) -> tuple[LocalDevice, ...]:
 
 
 def checked_health(answer: object) -> Health:
-    """Return what `check_health` returned, its flags made Python's.
+    """Return the result of `check_health`, with Python's own flags.
 
     Raises:
         OddAnswerError: it is no `Health`, or a field has a wrong type.
@@ -74,7 +74,7 @@ def checked_health(answer: object) -> Health:
 
 
 def checked_discovery(answer: object) -> Discovery:
-    """Return what `discover` returned, its flag made Python's.
+    """Return the result of `discover`, with Python's own flag.
 
     Raises:
         OddAnswerError: it is no `Discovery`, or a field has a wrong type.
@@ -86,7 +86,7 @@ def checked_discovery(answer: object) -> Discovery:
 
 
 def is_sound(error: BringupError) -> bool:
-    """Whether an error can be told to others: one that a plug-in derived may have any text and attributes."""
+    """Whether an error has valid text and attributes: a class that a plug-in derived may have any."""
     try:
         str(error)
     except Exception:  # noqa: BLE001 - it is code of whoever made the class

@@ -1,4 +1,4 @@
-"""The port between the runtime and the code that knows one kind of device."""
+"""The port of device backends: its protocols and records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 
 class CoreLocation(NamedTuple):
-    """Where a core sits in the machine: chip coordinates and the core's index on its chip."""
+    """The location of a core: the coordinates of its chip, and its index on the chip."""
 
     x: int
     y: int
@@ -20,7 +20,7 @@ class CoreLocation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LocalDevice:
-    """One device (core) that a backend brought up, in the order of its local index.
+    """A device (core) that a backend brought up.
 
     Attributes:
         kind: the field's name for the model, e.g. `cpu`, `TPU v4`. What cannot be printed in it becomes `?`.
@@ -40,7 +40,7 @@ class LocalDevice:
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """What a cheap look at the machine found.
+    """The result of a cheap search for devices.
 
     Attributes:
         present: whether there is at least one device of this type.
@@ -68,7 +68,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendConfig:
-    """What a backend may know of the job it serves.
+    """The facts of a job that a backend may use.
 
     Attributes:
         client_id: this client.
@@ -121,7 +121,7 @@ class DeviceBackend(Protocol):
 
     @property
     def simulated(self) -> bool:
-        """True for devices that do not exist; every output says so."""
+        """True for devices that do not exist: the system's repr and JSON say so."""
         ...
 
     def discover(self) -> Discovery:
@@ -129,7 +129,7 @@ class DeviceBackend(Protocol):
         ...
 
     def start(self) -> Sequence[LocalDevice]:
-        """Bring the devices up.
+        """Bring the devices up, and return them by local index.
 
         Raises:
             DeviceNotFoundError: there is none of this type.
@@ -149,7 +149,7 @@ class DeviceBackend(Protocol):
 
 @runtime_checkable
 class Interruptible(Protocol):
-    """What a backend may offer beyond the port, where it can cut a long call short."""
+    """A backend that can cut a long call short."""
 
     def interrupt(self) -> None:
         """Make the running call return or raise soon. Called from another thread, never blocks, may come too late."""
@@ -158,10 +158,10 @@ class Interruptible(Protocol):
 
 @runtime_checkable
 class Openable(Protocol):
-    """What a backend may offer beyond the port, where its very making may block; called before all other methods."""
+    """A backend whose construction may block. `open` comes before all other calls."""
 
     def open(self) -> None:
-        """Find out what this backend is: from then on `device_type` and `simulated` are right.
+        """Construct the backend: from then on `device_type` and `simulated` are right.
 
         Raises:
             BringupError: as the factory of the backend does.

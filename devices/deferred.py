@@ -1,4 +1,4 @@
-"""Backends that their own thread makes, in `BackendThread.open`: here, or in a child process."""
+"""Backends that are constructed in their own thread or in a child process, as construction may block."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .registry import create_backend, type_name
 
 
 def prepare_backend(device_type: str | None, config: BackendConfig, *, isolate: bool = False) -> DeviceBackend:
-    """Return a backend that its own thread is to open, which makes it as `create_backend` does; does not block.
+    """Return a backend for `BackendThread.open`, which then constructs it as `create_backend` does; does not block.
 
     To make a backend may take an import or a search that hangs; and where it fails, the other clients are to hear of it
     as of any failure of devices.
@@ -28,7 +28,7 @@ def prepare_backend(device_type: str | None, config: BackendConfig, *, isolate: 
 
 
 class DeferredBackend:
-    """Stands for a backend that `open` makes, and passes all calls on to it.
+    """A proxy of a backend that `open` constructs.
 
     Args:
         device_type: its type until then.

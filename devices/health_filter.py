@@ -1,4 +1,4 @@
-"""When devices count as healthy: one bad check makes no defect, and one good check mends none. Pure."""
+"""Hysteresis for the results of health checks. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _CONFIRMATION_INTERVAL = 1.0
 
 
 class HealthFilter:
-    """Turns the results of health checks into changes of the devices' health, with hysteresis.
+    """Turns results of health checks into changes of health: one bad check is no defect, one good check no repair.
 
     The devices are healthy at first: `start` has checked them. They become unhealthy after a number of bad checks in a
     row, or after one whose finding is permanent, and healthy after a number of good ones in a row. What flaps faster
@@ -30,7 +30,7 @@ class HealthFilter:
         self._relapses = 0
 
     def observe(self, result: Health) -> Health | None:
-        """Take the result of one check; returns the new state where that changes it, and else `None`."""
+        """Take the result of a check; returns the new health where it changes, else `None`."""
         if result.ok is self._state.ok:
             self._relapses += self._against > 0
             self._against = 0
@@ -43,7 +43,7 @@ class HealthFilter:
         return self._state
 
     def pause(self, interval: float) -> float:
-        """Return how long to wait before the next check, in seconds.
+        """Return the seconds until the next check.
 
         Args:
             interval: the time between two checks while nothing changes; cut short where a change is to be confirmed.

@@ -1,4 +1,4 @@
-"""Waiting, with a limit, for work on a device that cannot be waited for in any other way than by asking."""
+"""Polling of a device with a time-out."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import threading
 import time
 from collections.abc import Callable
 
-# Seconds between two questions: what is quick is noticed at once, and what is not costs next to nothing.
+# Seconds between two queries, doubled each time: quick work is noticed at once, slow work costs next to nothing.
 _FIRST_PAUSE = 0.0002
 _LAST_PAUSE = 0.02
 
 
 def wait_until(is_done: Callable[[], bool], timeout: float, interrupted: threading.Event) -> bool:
-    """Ask until the answer is yes.
+    """Poll until done.
 
     Args:
-        is_done: what is asked; it must not block.
-        timeout: how long to go on, in seconds.
-        interrupted: ends the wait early; it may be set from any thread.
+        is_done: the query; it must not block.
+        timeout: in seconds.
+        interrupted: ends the wait early; may be set from any thread.
 
     Returns:
-        Whether the answer was yes.
+        Whether it is done.
     """
     end = time.monotonic() + timeout
     pause = _FIRST_PAUSE

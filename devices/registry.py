@@ -1,4 +1,4 @@
-"""Which backends there are, and how one is made."""
+"""The registry of backends, built in and offered by entry points."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _log = logging.getLogger("bringup")
 
 
 def type_name(device_type: str | None) -> str:
-    """Return the name of a type that was given in any case; `preferred` for `None`."""
+    """Return a device type in capitals; `preferred` for `None`."""
     return "preferred" if device_type is None else str(device_type).strip().upper()
 
 
 def known_type(device_type: str | None) -> str:
-    """Return the type that a backend for `device_type` is sure to have, or nothing where to know means to make it."""
+    """Return the type of a built-in backend; empty for others, whose type is known once they are constructed."""
     name = type_name(device_type)
     return name if name in _BUILT_IN else ""
 
@@ -53,7 +53,7 @@ def offered_types() -> list[str]:
 
 
 def create_backend(device_type: str | None, config: BackendConfig) -> DeviceBackend:
-    """Make the backend of a device type; nothing is brought up yet.
+    """Construct the backend of a device type; nothing is brought up yet.
 
     Built-in types come first, then those that installed distributions offer through the entry-point group
     `bringup.backends` (a factory `(BackendConfig) -> DeviceBackend` under the name of the type).

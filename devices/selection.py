@@ -1,4 +1,4 @@
-"""Restricting a client to some of its devices; every backend does it in the same way."""
+"""Selection of a client's devices, the same for every backend."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def select_local_devices(devices: Sequence[T], local_device_ids: Sequence[int] |
 
 
 def select_local_share(devices: Sequence[T], config: BackendConfig, *, owner: str, variable: str) -> tuple[T, ...]:
-    """Keep this client's part of accelerators that all clients of its host see.
+    """Keep this client's share of the accelerators of a host, which all its clients see.
 
     `local_device_ids` says which these are. Else, where the launcher says how many clients the host has, each gets as
     many as every other, in the order of their numbers; and where it does not, a client gets all.

@@ -1,4 +1,4 @@
-"""Short texts of objects that a backend made, whatever their own methods do. Pure."""
+"""Bounded texts of a backend's objects and errors, whose own methods may raise. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def clipped(text: str, length: int = TEXT_CHARS_MAX) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a value as a message names it: its `repr`, cut short."""
+    """Return the `repr` of a value, shortened for messages."""
     try:
         return clipped(repr(value), _SHOWN_CHARS_MAX)
     except Exception:  # noqa: BLE001 - it is code of whoever made the object
@@ -30,7 +30,7 @@ def text_of(error: BaseException) -> str:
 
 
 def visible(text: str) -> str:
-    """Return a text with a `?` for all that is no letter, sign or blank, so that all who are told it have the same."""
+    """Return a text with `?` for each unprintable character."""
     return text if text.isprintable() else "".join(sign if sign.isprintable() else "?" for sign in text)
 
 

@@ -1,1 +1,1 @@
-"""Processors of the machine: what this process may use of them, where they are, and whether their memory holds."""
+"""CPUs: affinity and quota of this process, NUMA layout, memory errors."""

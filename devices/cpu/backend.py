@@ -59,7 +59,7 @@ class CpuBackend:
         self._errors_at_start = MemoryErrors(0, 0)
 
     def discover(self) -> Discovery:
-        """Count the usable CPUs, and say how they lie and what limits them."""
+        """Count the usable CPUs, and describe their layout and limits."""
         usable = _usable_cpus()
         if not usable:
             return Discovery(present=False, detail="no CPU is usable by this process: its affinity mask is empty")
@@ -98,7 +98,7 @@ class CpuBackend:
         return tuple(devices)
 
     def check_health(self) -> Health:
-        """Compute something known; compare CPUs and memory errors with those that `start` found."""
+        """Check a computation, and compare CPUs and memory errors with those at `start`."""
         if not self._started_on:
             return Health(ok=False, detail="the CPU backend is not started")
         if not _arithmetic_is_right():

@@ -1,4 +1,4 @@
-"""The cgroups of this process, with cgroup versions 1 and 2: where the files that limit it are."""
+"""The cgroups of this process, versions 1 and 2, and the folders of their limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the CPUs of this machine lie: threads on physical cores, in sockets, on NUMA nodes with memory of their own."""
+"""The layout of CPUs: physical cores, sockets and NUMA nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NODES = "sys/devices/system/node"
 
 @dataclass(frozen=True, slots=True)
 class NumaNode:
-    """CPUs that are near to the same memory.
+    """A NUMA node: CPUs near the same memory.
 
     Attributes:
         id: the kernel's number of it.
@@ -29,7 +29,7 @@ class NumaNode:
 
 @dataclass(frozen=True, slots=True)
 class CpuLayout:
-    """How some CPUs lie; empty where the kernel does not say.
+    """The layout of some CPUs; empty where the kernel does not say.
 
     Attributes:
         cores: the CPUs of each physical core, ascending.
@@ -47,7 +47,7 @@ class CpuLayout:
 
 
 def read_layout(cpus: Collection[int], root: Path = Path("/")) -> CpuLayout:
-    """Return how the given CPUs lie.
+    """Return the layout of the given CPUs.
 
     Args:
         cpus: their numbers.
@@ -66,7 +66,7 @@ def read_layout(cpus: Collection[int], root: Path = Path("/")) -> CpuLayout:
 
 
 def read_cpus(path: Path) -> frozenset[int]:
-    """Return the CPU numbers in a file of the kernel's, none where it cannot be read."""
+    """Return the CPU numbers in a file of the kernel, none where it cannot be read."""
     try:
         return parse_cpus(path.read_text(errors="replace"))
     except OSError:
@@ -85,7 +85,7 @@ def format_cpus(cpus: Collection[int]) -> str:
 
 
 def parse_cpus(text: str) -> frozenset[int]:
-    """Read CPU numbers as the kernel writes them; what is not a number is left out."""
+    """Parse CPU numbers as the kernel writes them; other text is left out."""
     cpus: set[int] = set()
     for part in text.strip().split(","):
         first, _, last = part.partition("-")

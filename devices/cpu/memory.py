@@ -1,4 +1,4 @@
-"""The memory of this machine: how much there is, how much of it this process may use, and whether it fails."""
+"""The memory of this machine: its size, the limits of this process, and its errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class MemoryLimit:
 
 @dataclass(frozen=True, slots=True)
 class MemoryErrors:
-    """What has gone wrong with the memory of this machine since it started.
+    """Memory errors of this machine since it started.
 
     Attributes:
         uncorrectable: errors that the memory controllers could not correct.
@@ -54,7 +54,7 @@ def find_memory_limit(root: Path = Path("/")) -> MemoryLimit | None:
 
 
 def read_memory_errors(root: Path = Path("/")) -> MemoryErrors:
-    """Return what the kernel has counted so far; 0 where it does not say.
+    """Return the kernel's counts so far; 0 where it does not say.
 
     Args:
         root: the directory that holds `proc` and `sys`.

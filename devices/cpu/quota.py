@@ -1,4 +1,4 @@
-"""How much processor time the cgroups of this process allow it, with cgroup versions 1 and 2."""
+"""The CPU quota of this process, from its cgroups of versions 1 and 2."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CpuQuota:
 
     @property
     def whole_cpus(self) -> int:
-        """How many CPUs it takes to use it up, at least 1."""
+        """The quota as a number of CPUs, rounded up, at least 1."""
         return max(1, math.ceil(self.cpus))
 
 

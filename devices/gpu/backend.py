@@ -1,4 +1,4 @@
-"""The `GPU` backend: NVIDIA GPUs, found through their management library and brought up through CUDA."""
+"""The `GPU` backend: NVIDIA GPUs, found through NVML and brought up through CUDA."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ..base import BackendConfig, Discovery, Health, LocalDevice
 from ..selection import select_local_devices, select_local_share
 from .cuda import Cuda, CudaCallError, open_cuda
 from .cuda_device import CudaDevice
-from .health import GpuReading, Verdict, baseline, health_of, judge
+from .health import Assessment, GpuReading, assess, baseline, health_of
 from .inventory import Gpu, Inventory, read_inventory
 from .location import locate_gpus
-from .memory_check import GpuCopies
+from .memory_check import MemoryCheck
 from .nvml import Nvml, NvmlCallError, open_nvml
-from .nvml_health import GpuWatch
+from .nvml_health import GpuHealthReader
 from .sysfs import find_gpu_traces
 from .visible_devices import VISIBLE_VARIABLE, Visible, VisibleGpu, is_own_choice, visible_gpus
 
@@ -52,14 +52,14 @@ class GpuBackend:
         self._config = config
         self._root = root
         self._nvml: Nvml | None = None
-        self._watch: GpuWatch | None = None
+        self._reader: GpuHealthReader | None = None
         self._first: dict[Gpu, GpuReading] = {}
         self._interrupted = threading.Event()
-        self._copies = GpuCopies(self._interrupted)
+        self._memory_check = MemoryCheck(self._interrupted)
         self._noticed: frozenset[tuple[str, str]] = frozenset()
 
     def discover(self) -> Discovery:
-        """Ask the driver what GPUs there are, and which of them CUDA shows this process.
+        """List the GPUs of the host, and those visible to this process.
 
         GPUs that are there and cannot be used count as present, so that nobody gets another type of device by accident:
         `start` says what is wrong.
@@ -77,7 +77,7 @@ class GpuBackend:
         return Discovery(present=bool(visible.gpus), detail=_described(inventory, visible))
 
     def start(self) -> Sequence[LocalDevice]:
-        """Make a context on each GPU, and check a copy in it.
+        """Retain the context of each GPU, and check a copy in it.
 
         Raises:
             ConfigurationError: `local_device_ids` or `num_logical_cpu_devices` do not fit.
@@ -95,31 +95,31 @@ class GpuBackend:
         return tuple(LocalDevice(one.kind, None, place, one.uuid) for one, place in zip(chosen, places, strict=True))
 
     def check_health(self) -> Health:
-        """Ask the driver how the GPUs are, and check a copy in each.
+        """Read the health of the GPUs from NVML, and check a copy in each.
 
         A GPU that is busy is not ill: it gets to the copy later, and the next check looks at it. Faults make the result
         not ok; what is only worth a word, such as a lower clock because of heat, is in `detail` as well, and is logged.
         """
-        if self._watch is None:
+        if self._reader is None:
             return Health(ok=False, detail="the GPU backend is not started")
-        readings = self._watch.read()
+        readings = self._reader.read()
         self._first = {gpu: baseline(self._first[gpu], reading) for gpu, reading in readings.items()}
-        verdicts = [(str(gpu), judge(self._first[gpu], reading)) for gpu, reading in readings.items()]
-        self._log_notices(verdicts)
+        assessments = [(str(gpu), assess(self._first[gpu], reading)) for gpu, reading in readings.items()]
+        self._log_notices(assessments)
         answering = [gpu for gpu, reading in readings.items() if not (reading.is_lost or reading.needs_reset)]
-        verdicts += [(str(one), verdict) for one, verdict in self._copies.run(_CHECK_TIMEOUT, answering)]
-        return health_of(verdicts)
+        assessments += [(str(one), assessment) for one, assessment in self._memory_check.run(_CHECK_TIMEOUT, answering)]
+        return health_of(assessments)
 
     def interrupt(self) -> None:
-        """Make a check that waits for a GPU return soon; callable from any thread, and at any time."""
+        """End a wait for a GPU early; callable from any thread, and at any time."""
         self._interrupted.set()
 
     def stop(self) -> None:
-        """Give the contexts back."""
-        self._copies.release()
-        watch, self._watch = self._watch, None
-        if watch is not None:
-            watch.close()
+        """Release the contexts."""
+        self._memory_check.release()
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
         nvml, self._nvml = self._nvml, None
         if nvml is not None:
             nvml.close()
@@ -147,8 +147,8 @@ class GpuBackend:
         self._compare_counts(len(ordinals))
         chosen = [shown[ordinal] for ordinal in ordinals]
         # Before the GPUs are used: what goes wrong in that is to be seen.
-        watch = GpuWatch(nvml, list(dict.fromkeys(one.gpu for one in chosen)), self._interrupted)
-        self._watch, self._first = watch, watch.read()
+        reader = GpuHealthReader(nvml, list(dict.fromkeys(one.gpu for one in chosen)), self._interrupted)
+        self._reader, self._first = reader, reader.read()
         self._bring_up(cuda, dict(zip(ordinals, chosen, strict=True)))
         return chosen
 
@@ -208,17 +208,19 @@ class GpuBackend:
     def _bring_up(self, cuda: Cuda, chosen: dict[int, VisibleGpu]) -> None:
         for ordinal, visible in chosen.items():
             try:
-                self._copies.add(visible, CudaDevice(cuda, ordinal))
+                self._memory_check.add(visible, CudaDevice(cuda, ordinal))
             except CudaCallError as error:
                 raise self._failure(f"{visible} did not come up", str(error), error.advice) from error
-        verdicts = self._copies.run(_START_TIMEOUT, [visible.gpu for visible in chosen.values()])
-        if problems := [f"{one}: {text}" for one, verdict in verdicts for text in verdict.faults + verdict.notices]:
+        assessments = self._memory_check.run(_START_TIMEOUT, [visible.gpu for visible in chosen.values()])
+        if problems := [
+            f"{one}: {text}" for one, assessment in assessments for text in assessment.faults + assessment.notices
+        ]:
             advice = "This is likely a hardware failure: take that GPU out of the job, and have it tested."
             raise self._failure("the first copy on each GPU, which is checked, failed", "; ".join(problems), advice)
 
-    def _log_notices(self, verdicts: Sequence[tuple[str, Verdict]]) -> None:
+    def _log_notices(self, assessments: Sequence[tuple[str, Assessment]]) -> None:
         noticed: set[tuple[str, str]] = set()
-        for name, text in ((name, text) for name, verdict in verdicts for text in verdict.notices):
+        for name, text in ((name, text) for name, assessment in assessments for text in assessment.notices):
             # Numbers, such as a temperature, change with every check: that is no news.
             key = name, re.sub(r"[0-9]+ (C|times)\b", "", text)
             noticed.add(key)

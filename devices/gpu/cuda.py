@@ -42,22 +42,22 @@ class CudaCallError(Exception):
 
     @property
     def is_capture(self) -> bool:
-        """Whether nothing is wrong but that a graph is being captured."""
+        """Whether a graph capture stood in the way, which is no fault."""
         return self.code in _CAPTURE
 
     @property
     def is_sticky(self) -> bool:
-        """Whether CUDA will not work again in this process."""
+        """Whether CUDA is unusable in this process from now on."""
         return self.code in _STICKY
 
     @property
     def advice(self) -> str:
-        """What to do about it."""
+        """The advice for this code."""
         return _ADVICE.get(self.code, "Check the kernel log (dmesg) for NVRM, and nvidia-smi.")
 
 
 class ContextReplacedError(CudaCallError):
-    """The program has reset the context that it shares with the checks: what they made in it is gone."""
+    """The user's program has reset the shared context, and the memory of the checks is gone with it."""
 
     def __init__(self) -> None:
         super().__init__(CONTEXT_DESTROYED, "the context was reset by the program")
@@ -94,7 +94,7 @@ class Cuda:
 
     @contextlib.contextmanager
     def relaxed(self) -> Iterator[None]:
-        """Have this thread's calls leave alone the graphs that other threads capture.
+        """Keep this thread's calls from invalidating graph captures of other threads.
 
         By default, a call that allocates, or asks for the state of a stream, makes the capture invalid, and fails.
 

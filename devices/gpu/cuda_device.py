@@ -56,7 +56,7 @@ class CudaDevice:
         self._given, self._moved, self._filled = (int(host) + index * _SIZE for index in range(3))
 
     def begin_check(self) -> None:
-        """Ask for the copies; returns at once.
+        """Enqueue the copies; returns at once.
 
         Raises:
             CudaCallError: a call failed.
@@ -78,7 +78,7 @@ class CudaDevice:
             call("cuMemcpyDtoHAsync", self._filled, self._here, _SIZE, stream)
 
     def is_checked(self) -> bool:
-        """Whether all that `begin_check` asked for is done.
+        """Whether the copies of `begin_check` are done.
 
         Raises:
             CudaCallError: some of it failed, or a call did.
@@ -88,7 +88,7 @@ class CudaDevice:
             return self._cuda.is_done(self._stream)
 
     def what_is_wrong(self) -> str:
-        """Compare; returns what is wrong, or nothing. After `is_checked`."""
+        """Return the differences in the copied data, empty for none. After `is_checked`."""
         given, moved, filled = (ctypes.string_at(part, _SIZE) for part in (self._given, self._moved, self._filled))
         if moved != given:
             return f"a pattern that was copied to it and back came back changed in {_differences(given, moved)}"
@@ -98,7 +98,7 @@ class CudaDevice:
         return ""
 
     def release(self) -> None:
-        """Give everything back. Idempotent; what a broken context does not give back ends with the process."""
+        """Free memory and release the context. Idempotent; a broken context frees nothing before the process ends."""
         held, self._held = self._held, contextlib.ExitStack()
         with contextlib.suppress(CudaCallError), self._current():
             held.close()

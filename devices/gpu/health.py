@@ -1,4 +1,4 @@
-"""Whether a GPU is well, judged by what the driver's management library said of it at start and says now. Pure."""
+"""The health of a GPU, from its NVML readings at start and now. Pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _REPLACE = "drain the host, reset the GPU, and have it replaced if this happens 
 
 @dataclass(frozen=True, slots=True)
 class GpuReading:
-    """What the library says of a GPU at one moment; `None` for what this GPU, driver or library does not tell.
+    """The NVML readings of a GPU at one time; `None` where the GPU, driver or library has none.
 
     Attributes:
         failure: why it does not answer, empty where it does.
@@ -78,8 +78,8 @@ class GpuReading:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What is to be said of a GPU.
+class Assessment:
+    """The assessment of a GPU.
 
     Attributes:
         faults: why it cannot be relied on, with what to do.
@@ -92,7 +92,7 @@ class Verdict:
     is_permanent: bool = False
 
 
-def judge(first: GpuReading, now: GpuReading) -> Verdict:
+def assess(first: GpuReading, now: GpuReading) -> Assessment:
     """Compare two readings.
 
     Args:
@@ -104,19 +104,19 @@ def judge(first: GpuReading, now: GpuReading) -> Verdict:
             "it has fallen off the bus: the driver cannot reach it over PCI Express any more; power-cycle the host, "
             "and reseat or replace the GPU if it happens again"
         )
-        return Verdict((lost,), is_permanent=True)
+        return Assessment((lost,), is_permanent=True)
     if now.needs_reset:
         asked = f"it must be reset before it can be used again (nvidia-smi --gpu-reset): {now.failure}"
-        return Verdict((asked,), is_permanent=True)
+        return Assessment((asked,), is_permanent=True)
     if now.failure:
-        return Verdict((f"it does not answer the driver: {now.failure}; look for NVRM in the kernel log (dmesg)",))
+        return Assessment((f"it does not answer the driver: {now.failure}; look for NVRM in the kernel log (dmesg)",))
     faults = tuple(_faults(first, now))
     is_permanent = any(explain_xid(number).is_fault for number, _ in now.xids) or bool(now.remap_failed)
-    return Verdict(faults, tuple(_notices(now)), bool(faults) and is_permanent)
+    return Assessment(faults, tuple(_notices(now)), bool(faults) and is_permanent)
 
 
 def baseline(first: GpuReading, now: GpuReading) -> GpuReading:
-    """Return what later readings are to be compared with: the first one, and the first known value of what it lacks.
+    """Return the reading to compare later ones with: the first, completed by the first known value of each field.
 
     A count of errors that has fallen was begun anew.
     """
@@ -125,19 +125,19 @@ def baseline(first: GpuReading, now: GpuReading) -> GpuReading:
     return replace(first, uncorrectable=min(counts, default=None), links_up=links)
 
 
-def health_of(verdicts: Iterable[tuple[str, Verdict]]) -> Health:
-    """Put verdicts together, those with faults first.
+def health_of(assessments: Iterable[tuple[str, Assessment]]) -> Health:
+    """Merge assessments, those with faults first.
 
     Args:
-        verdicts: each with the name of what it is on; a name may come more than once.
+        assessments: each with the name of what it is on; a name may come more than once.
     """
     faults: dict[str, list[str]] = defaultdict(list)
     notices: dict[str, list[str]] = defaultdict(list)
     is_permanent = False
-    for name, verdict in verdicts:
-        faults[name] += verdict.faults
-        notices[name] += verdict.notices
-        is_permanent |= verdict.is_permanent
+    for name, assessment in assessments:
+        faults[name] += assessment.faults
+        notices[name] += assessment.notices
+        is_permanent |= assessment.is_permanent
     told = [name for name in faults if faults[name]]
     told += [name for name in notices if notices[name] and not faults[name]]
     return Health(

@@ -1,4 +1,4 @@
-"""The NVIDIA GPUs of this host, as the driver's management library describes them."""
+"""The NVIDIA GPUs of this host, as NVML describes them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LINKS_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class MigDevice:
-    """A part of a GPU in MIG mode that CUDA has for a device.
+    """A MIG device: a part of a GPU in MIG mode.
 
     Attributes:
         uuid: `MIG-...`.
@@ -67,7 +67,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """What the library says of this host.
+    """The GPUs of this host and their problems.
 
     Attributes:
         gpus: the GPUs that answer, by index.
@@ -82,7 +82,7 @@ class Inventory:
     denied: tuple[int, ...] = ()
 
     def describe(self, gpu: Gpu) -> str:
-        """Say all that is known of a GPU."""
+        """Return a description of a GPU."""
         parts = [gpu.uuid, f"PCI {gpu.pci}"]
         if gpu.numa_node is not None:
             parts.append(f"NUMA node {gpu.numa_node}")
@@ -98,7 +98,7 @@ class Inventory:
 
 
 def read_inventory(nvml: Nvml, root: Path = Path("/")) -> Inventory:
-    """Ask for all GPUs that this process may see.
+    """Return the inventory of all GPUs that this process may see.
 
     Args:
         nvml: a session.

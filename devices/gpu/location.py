@@ -1,4 +1,4 @@
-"""Where GPUs are: coordinates from their NVLinks and NUMA nodes. Pure."""
+"""Coordinates of GPUs, from their NVLinks and NUMA nodes. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WIRED_MAX = 8
 
 
 def locate_gpus(gpus: Sequence[Gpu], client_id: int) -> tuple[CoreLocation, ...]:
-    """Return a location of its own for each device of a client.
+    """Return a distinct location for each device of a client.
 
     z is the client. x and y say who is near to whom: y counts the groups of GPUs that NVLinks join, or, without
     NVLinks, that share a NUMA node; x counts along the NVLinks of a group. GPUs that all hang on NVLink switches are

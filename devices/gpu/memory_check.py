@@ -1,4 +1,4 @@
-"""Checked copies on several GPUs at once, with patience for those that are busy."""
+"""Memory checks: verified copies on several GPUs at once. A busy GPU is no fault."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Container
 from ..polling import wait_until
 from .cuda import ContextReplacedError, CudaCallError
 from .cuda_device import CudaDevice
-from .health import Verdict
+from .health import Assessment
 from .inventory import Gpu
 from .visible_devices import VisibleGpu
 
@@ -20,8 +20,8 @@ _STUCK_AFTER = 600.0
 _log = logging.getLogger("bringup")
 
 
-class GpuCopies:
-    """The GPUs of a client that are up. All calls come from one thread.
+class MemoryCheck:
+    """Verifies copies on the GPUs of a client. All calls come from one thread.
 
     Args:
         interrupted: set, from any thread, it makes a `run` that waits return soon.
@@ -32,18 +32,18 @@ class GpuCopies:
         self._interrupted = interrupted
 
     def add(self, visible: VisibleGpu, device: CudaDevice) -> None:
-        """Take a GPU over, and care for its release."""
+        """Add a GPU; `release` releases it."""
         self._copies.append(_Copy(visible, device))
 
-    def run(self, timeout: float, among: Container[Gpu]) -> list[tuple[VisibleGpu, Verdict]]:
-        """Copy on all of these GPUs, and compare. A copy that is not done in time is left for the next run to look at.
+    def run(self, timeout: float, among: Container[Gpu]) -> list[tuple[VisibleGpu, Assessment]]:
+        """Copy and compare on all of these GPUs. A copy that is not done in time is left to the next run.
 
         Args:
             timeout: how long to wait for them, in seconds.
             among: the GPUs to call at all: calls for one that is gone may not come back.
 
         Returns:
-            A verdict on each of them.
+            An assessment on each of them.
         """
         copies = [copy for copy in self._copies if copy.visible.gpu in among]
         for copy in copies:
@@ -52,7 +52,7 @@ class GpuCopies:
         return [(copy.visible, copy.conclude()) for copy in copies]
 
     def release(self) -> None:
-        """Give the GPUs back. Idempotent."""
+        """Release the GPUs. Idempotent."""
         copies, self._copies = self._copies, []
         for copy in copies:
             copy.device.release()
@@ -66,7 +66,7 @@ class _Copy:
         self.device = device
         self._since: float | None = None
         # What keeps the copy from being made, this time or, where it is final, from now on.
-        self._obstacle: Verdict | None = None
+        self._obstacle: Assessment | None = None
         self._is_final = False
 
     def begin(self) -> None:
@@ -80,7 +80,7 @@ class _Copy:
     def is_over(self) -> bool:
         return self._obstacle is not None or self._guard(self.device.is_checked)
 
-    def conclude(self) -> Verdict:
+    def conclude(self) -> Assessment:
         is_over = self.is_over()
         if self._obstacle is not None:
             self._since = None
@@ -89,11 +89,11 @@ class _Copy:
         if not is_over:
             age = time.monotonic() - self._since
             text = f"other work keeps it busy: it has not come to a small copy that was asked of it {age:.0f} s ago"
-            return Verdict((text,)) if age >= _STUCK_AFTER else Verdict(notices=(text,))
+            return Assessment((text,)) if age >= _STUCK_AFTER else Assessment(notices=(text,))
         self._since = None
         if wrong := self.device.what_is_wrong():
-            return Verdict((f"it gave wrong data: {wrong}; take it out of the job, and have it tested",))
-        return Verdict()
+            return Assessment((f"it gave wrong data: {wrong}; take it out of the job, and have it tested",))
+        return Assessment()
 
     def _guard(self, call: Callable[[], bool | None]) -> bool:
         try:
@@ -102,22 +102,22 @@ class _Copy:
             self._obstacle, self._is_final = _RESET, True
             _log.warning("%s: %s", self.visible, _RESET.notices[0])
         except CudaCallError as error:
-            self._obstacle, self._is_final = _verdict_on(error), error.is_sticky
+            self._obstacle, self._is_final = _assessment_of(error), error.is_sticky
         return True
 
 
-_RESET = Verdict(
+_RESET = Assessment(
     notices=("the program has reset it: from now on it is watched through the driver's management library alone",)
 )
 
 
-def _verdict_on(error: CudaCallError) -> Verdict:
+def _assessment_of(error: CudaCallError) -> Assessment:
     if error.is_capture:
-        return Verdict(notices=("the program captures a CUDA graph: the copy on it is left for the next check",))
+        return Assessment(notices=("the program captures a CUDA graph: the copy on it is left for the next check",))
     if error.is_sticky:
         broken = (
             f"it fails every call of CUDA in this process: {error}; restart the program, and reset the GPU if that "
             "does not help"
         )
-        return Verdict((broken,), is_permanent=True)
-    return Verdict((f"a call of CUDA failed: {error}; look at nvidia-smi, and for NVRM in the kernel log (dmesg)",))
+        return Assessment((broken,), is_permanent=True)
+    return Assessment((f"a call of CUDA failed: {error}; look at nvidia-smi, and for NVRM in the kernel log (dmesg)",))

@@ -1,4 +1,4 @@
-"""The NVIDIA Management Library, through the package `nvidia-ml-py`: a session, and its errors in words."""
+"""NVML, the NVIDIA Management Library, through the package `nvidia-ml-py`."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Nvml:
             raise NvmlCallError(error.value, str(error)) from error
 
     def ask_optional(self, function: str, *arguments: Any) -> Any:
-        """Do as `ask`, but take a failure for an answer that is not known: a single question proves nothing.
+        """Call as `ask` does, and return `None` on a failure: a single query proves nothing.
 
         Raises:
             NvmlCallError: the GPU is lost, or must be reset.
@@ -90,7 +90,7 @@ class Nvml:
             return None
 
     def revive(self) -> None:
-        """Begin a session again where somebody else has ended it.
+        """Start a new session where other code has ended this one.
 
         Raises:
             NvmlCallError: it could not be begun.

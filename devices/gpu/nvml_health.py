@@ -1,4 +1,4 @@
-"""Reads what the driver's management library says of the health of GPUs."""
+"""Health readings of GPUs from NVML, with the Xids of the driver."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _LINKS_MAX = 64
 _EVENTS_MAX = 10_000
 
 
-class GpuWatch:
-    """Watches GPUs. Xids are those that the driver reports from the making of the watch on.
+class GpuHealthReader:
+    """Reads the health of GPUs. Xids are collected from its construction on.
 
     Args:
-        nvml: a session, which outlives the watch.
+        nvml: a session, which outlives the reader.
         gpus: the GPUs.
         interrupted: set, from any thread, it makes a `read` return soon.
 
@@ -46,13 +46,13 @@ class GpuWatch:
         self._register()
 
     def read(self) -> dict[Gpu, GpuReading]:
-        """Return a reading of each GPU; `xids` are all since the watch was made."""
+        """Return a reading of each GPU; `xids` are all since the construction."""
         self._keep_session()
         self._drain_events()
         return {gpu: self._read(gpu) for gpu in self._gpus}
 
     def close(self) -> None:
-        """End the watch. Idempotent."""
+        """End the collection of Xids. Idempotent."""
         events, self._events = self._events, None
         if events is not None and self._session == self._nvml.session:
             try:

@@ -1,4 +1,4 @@
-"""The traces that NVIDIA GPUs leave in the file systems of the kernel, for when their library cannot be asked."""
+"""NVIDIA GPUs in sysfs, procfs and /dev, for errors where NVML is unavailable."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CLASSES = ("0x0300", "0x0302")
 
 @dataclass(frozen=True, slots=True)
 class GpuTraces:
-    """What there is of NVIDIA GPUs.
+    """The traces of NVIDIA GPUs in the file systems of the kernel.
 
     Attributes:
         nodes: device nodes by which this process reaches GPUs, e.g. `/dev/nvidia0`.
@@ -34,7 +34,7 @@ class GpuTraces:
 
 
 def find_gpu_traces(root: Path = Path("/")) -> GpuTraces:
-    """Look for GPUs. What cannot be read is not there.
+    """Find traces of GPUs; unreadable files count as absent.
 
     Args:
         root: the directory that holds `dev`, `proc` and `sys`.

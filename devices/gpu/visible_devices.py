@@ -1,4 +1,4 @@
-"""Which GPUs CUDA shows this process, and in which order: `CUDA_VISIBLE_DEVICES`. Pure."""
+"""The GPUs visible to this process, in CUDA's order: `CUDA_VISIBLE_DEVICES`. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ORDER_VARIABLE = "CUDA_DEVICE_ORDER"
 
 @dataclass(frozen=True, slots=True)
 class VisibleGpu:
-    """What CUDA has for one device: a GPU, or a MIG device of one that is in MIG mode."""
+    """A device of CUDA: a GPU, or a MIG device."""
 
     gpu: Gpu
     mig: MigDevice | None = None
@@ -37,7 +37,7 @@ class VisibleGpu:
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """What CUDA shows.
+    """The visible devices.
 
     Attributes:
         gpus: in CUDA's order.
@@ -53,13 +53,13 @@ class Visible:
 
 
 def is_own_choice(environment: Mapping[str, str]) -> bool:
-    """Whether it was set for this client, not for all that the launcher started: what it leaves is the client's own."""
+    """Whether the variable was set for this client alone: then its devices are not shared with other clients."""
     chosen = environment.get(VISIBLE_VARIABLE)
     return chosen is not None and chosen != environment.get(COMMON_VISIBLE_VARIABLE)
 
 
 def visible_gpus(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> Visible:
-    """Read the variable as CUDA does.
+    """Parse the variable as CUDA does.
 
     Its parts are numbers, or UUIDs of GPUs or of MIG devices, or their beginnings, as the first part is. CUDA stops at
     the first that it does not know (`-1` is given for that on purpose), and shows nothing where one is given twice.

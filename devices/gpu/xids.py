@@ -1,4 +1,4 @@
-"""What the NVIDIA driver's error numbers (Xids) mean, and whether a GPU that had one can be used. Pure.
+"""Xids, the error numbers of the NVIDIA driver: their meaning and severity. Pure.
 
 After NVIDIA's Xid catalog for Ampere and newer GPUs (https://docs.nvidia.com/deploy/xid-errors/).
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 class Severity(enum.Enum):
-    """What an error means for the GPU that had it."""
+    """The severity of an Xid for its GPU."""
 
     PROGRAM = "a fault of a program on the GPU, which is fine itself"
     NOTICE = "the GPU goes on, and should be looked at when there is time"
@@ -20,7 +20,7 @@ class Severity(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Xid:
-    """An error number, explained.
+    """An Xid with its meaning.
 
     Attributes:
         number: the Xid.
@@ -37,7 +37,7 @@ class Xid:
 
     @property
     def is_fault(self) -> bool:
-        """Whether the GPU cannot be relied on any more."""
+        """Whether the GPU is unreliable from now on."""
         return self.severity in (Severity.RESET, Severity.REBOOT)
 
 
@@ -94,7 +94,7 @@ _NVLINK_5 = range(144, 151)
 
 
 def explain_xid(number: int) -> Xid:
-    """Return what an Xid means; one that is not known here is for somebody to look up."""
+    """Return an Xid with its meaning; an unknown one refers to NVIDIA's catalog."""
     for table, severity in (
         (_PROGRAM, Severity.PROGRAM),
         (_NOTICE, Severity.NOTICE),

@@ -1,4 +1,4 @@
-"""A backend in a child process: native code that hangs is killed there, and one that crashes crashes alone."""
+"""A backend in a child process, which is killed when native code hangs, and crashes alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..base import BackendConfig, Discovery, Health, LocalDevice
 from ..registry import type_name
 from .frames import (
     ForeignError,
-    MalformedFrameError,
+    MalformedPipeFrameError,
     devices_from,
     discovery_from,
     error_from,
@@ -30,7 +30,7 @@ _log = logging.getLogger("bringup")
 
 
 class Interruption:
-    """The order to give a backend up: from any thread, once and for good.
+    """The order to give a backend up: from any thread, once, and final.
 
     It is the backend's, not its process's: an order that comes before the process, or between two calls, stays.
     """
@@ -110,7 +110,7 @@ class IsolatedBackend:
         return None if self._process is None else self._process.pid
 
     def open(self) -> None:
-        """Start the child, and learn what the backend is.
+        """Start the child, which constructs the backend.
 
         Raises:
             ConfigurationError: there is no such backend, or its settings are wrong.
@@ -188,7 +188,7 @@ class IsolatedBackend:
             return read(answer.get("result"))
         except ProcessEndedError as ended:
             raise self._lost(process, f"{ended} during {what}") from None
-        except MalformedFrameError as odd:
+        except MalformedPipeFrameError as odd:
             raise self._lost(process, f"answered {what} with something else: {odd}; it was killed") from None
         except CutShortError as cut:
             lost = self._lost(process, f"was killed in {what}, which had been given up", said="")

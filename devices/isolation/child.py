@@ -1,4 +1,4 @@
-"""The child process of an isolated backend: makes the backend, and carries out one call after another.
+"""The child process of an isolated backend: constructs it, and runs its calls one by one.
 
 Started by `BackendProcess` with `sys.executable`, never forked. It ends when the client says so, closes its pipe or
 ends itself, whatever native code is at: the kernel sees to it where native code keeps Python from doing so.
@@ -21,7 +21,7 @@ from .frames import (
     CALLS,
     END,
     HEADER_BYTES,
-    MalformedFrameError,
+    MalformedPipeFrameError,
     config_from,
     frame_of,
     message_of,
@@ -59,7 +59,7 @@ _KEPT: list[object] = []
 
 
 def main(requests: BinaryIO) -> None:
-    """Serve until the client has enough.
+    """Serve calls until the client closes the pipe.
 
     Arguments of the process: the descriptors of the pipe that requests come through and of that for answers, and the
     client's process id.
@@ -167,7 +167,7 @@ def _call(backend: DeviceBackend, call: str) -> object:
 def _send(answers: int, answer: dict[str, Any]) -> None:
     try:
         frame = frame_of(answer)
-    except (MalformedFrameError, TypeError, ValueError) as error:
+    except (MalformedPipeFrameError, TypeError, ValueError) as error:
         frame = frame_of({"error": plain_error(error)})
     view = memoryview(frame)
     while view:

@@ -1,4 +1,4 @@
-"""What a client and the child process of its isolated backend say to each other. Pure.
+"""The messages between a client and the child process of its isolated backend, as frames of JSON. Pure.
 
 A frame is the number of its bytes, as four bytes in network order, and that many bytes of JSON. The client begins with
 the backend it wants, and then asks one call at a time, by name; the child answers each, and the beginning, with either
@@ -31,7 +31,7 @@ from ..texts import clipped, said, shown, text_of
 
 CALLS = ("discover", "start", "check_health", "stop")
 
-FRAME_BYTES_MAX = 32 * 2**20
+PIPE_FRAME_BYTES_MAX = 32 * 2**20
 """Enough for 65,536 devices with long names."""
 
 _HEADER = struct.Struct("!I")
@@ -62,8 +62,8 @@ class _Identity(msgspec.Struct):
     simulated: bool
 
 
-class MalformedFrameError(Exception):
-    """What came is not what the other side says; the text says what it is."""
+class MalformedPipeFrameError(Exception):
+    """A frame with unexpected content, which the text shows."""
 
 
 class ForeignError(Exception):
@@ -81,10 +81,10 @@ class ForeignError(Exception):
 
 
 def frame_of(message: object) -> bytes:
-    """Return a message as it travels."""
+    """Return the frame of a message."""
     body = json.dumps(message, separators=(",", ":")).encode()
-    if len(body) > FRAME_BYTES_MAX:
-        raise MalformedFrameError(f"a frame of {len(body)} bytes, more than {FRAME_BYTES_MAX}")
+    if len(body) > PIPE_FRAME_BYTES_MAX:
+        raise MalformedPipeFrameError(f"a frame of {len(body)} bytes, more than {PIPE_FRAME_BYTES_MAX}")
     return _HEADER.pack(len(body)) + body
 
 
@@ -92,11 +92,13 @@ def size_of(header: bytes) -> int:
     """Return how many bytes follow a header.
 
     Raises:
-        MalformedFrameError: more than a frame may have.
+        MalformedPipeFrameError: more than a frame may have.
     """
     (size,) = _HEADER.unpack(header)
-    if size > FRAME_BYTES_MAX:
-        raise MalformedFrameError(f"a frame of {size} bytes, more than {FRAME_BYTES_MAX} (it began with {header!r})")
+    if size > PIPE_FRAME_BYTES_MAX:
+        raise MalformedPipeFrameError(
+            f"a frame of {size} bytes, more than {PIPE_FRAME_BYTES_MAX} (it began with {header!r})"
+        )
     return int(size)
 
 
@@ -104,20 +106,20 @@ def message_of(body: bytes) -> dict[str, Any]:
     """Return the message of a frame's body.
 
     Raises:
-        MalformedFrameError: it is not a JSON object.
+        MalformedPipeFrameError: it is not a JSON object.
     """
     try:
         # Not by msgspec: it refuses lone surrogates, which texts of an operating system may hold.
         message = json.loads(body)
     except (ValueError, RecursionError):
-        raise MalformedFrameError(f"{body[:80]!r} is not JSON") from None
+        raise MalformedPipeFrameError(f"{body[:80]!r} is not JSON") from None
     if not isinstance(message, dict):
-        raise MalformedFrameError(f"{body[:80]!r} is not a JSON object")
+        raise MalformedPipeFrameError(f"{body[:80]!r} is not a JSON object")
     return message
 
 
 def plain(call: str, result: object) -> object:
-    """Return what a call gave, made of what JSON has.
+    """Return the result of a call as JSON values.
 
     Raises:
         OddAnswerError: it gave something that this call of a backend does not give.
@@ -135,13 +137,13 @@ def plain(call: str, result: object) -> object:
 
 
 def plain_config(config: BackendConfig) -> dict[str, object]:
-    """Return what a backend may know, made of what JSON has."""
+    """Return a configuration as JSON values."""
     values = {field.name: getattr(config, field.name) for field in fields(config) if field.compare}
     return {**values, "environment": dict(config.environment)}
 
 
 def plain_error(error: BaseException, at: str = "") -> dict[str, object]:
-    """Return an error, made of what JSON has; `at` says through which calls it came."""
+    """Return an error as JSON values; `at` is the stack that it came through."""
     kind = type(error).__name__
     text, cause, client_id = text_of(error), "", None
     if isinstance(error, DeviceError) and kind in _DEVICE_ERRORS and is_sound(error):
@@ -159,7 +161,7 @@ def error_from(value: object) -> BringupError | OddAnswerError | ForeignError:
     """Return the error that the child raised.
 
     Raises:
-        MalformedFrameError: it is none.
+        MalformedPipeFrameError: it is none.
     """
     told = _typed(value, _Error, "error")
     if not told.kind:
@@ -170,21 +172,21 @@ def error_from(value: object) -> BringupError | OddAnswerError | ForeignError:
         return ConfigurationError(told.text)
     if (error := _DEVICE_ERRORS.get(told.kind)) is not None:
         return error(told.text, client_id=told.client_id, cause=told.cause)
-    raise MalformedFrameError(f"{shown(value)} is no error: nothing of that kind is raised")
+    raise MalformedPipeFrameError(f"{shown(value)} is no error: nothing of that kind is raised")
 
 
 def identity_from(value: object) -> tuple[str, bool]:
-    """Return which backend was made: its device type, and whether it is simulated.
+    """Return the device type of the backend, and whether it is simulated.
 
     Raises:
-        MalformedFrameError: it is not said.
+        MalformedPipeFrameError: it is not said.
     """
     made = _typed(value, _Identity, "identity of a backend")
     return made.device_type, made.simulated
 
 
 def config_from(value: Any) -> BackendConfig:
-    """Return what a backend may know of the job; the client sent it, so it is right."""
+    """Return the configuration that the client sent, which needs no check."""
     ids = value["local_device_ids"]
     return BackendConfig(**{**value, "local_device_ids": None if ids is None else tuple(ids)})
 
@@ -193,7 +195,7 @@ def discovery_from(value: object) -> Discovery:
     """Return the result of `discover`.
 
     Raises:
-        MalformedFrameError: it is none.
+        MalformedPipeFrameError: it is none.
     """
     with _reading(value, "result of discover"):
         return checked_discovery(_typed(value, Discovery, "result of discover"))
@@ -203,7 +205,7 @@ def health_from(value: object) -> Health:
     """Return the result of `check_health`.
 
     Raises:
-        MalformedFrameError: it is none.
+        MalformedPipeFrameError: it is none.
     """
     with _reading(value, "result of check_health"):
         return checked_health(_typed(value, Health, "result of check_health"))
@@ -213,7 +215,7 @@ def devices_from(value: object) -> tuple[LocalDevice, ...]:
     """Return the result of `start`.
 
     Raises:
-        MalformedFrameError: it is none.
+        MalformedPipeFrameError: it is none.
     """
     with _reading(value, "list of devices"):
         devices = _typed(value, list[_Device], "list of devices")
@@ -225,7 +227,7 @@ def _typed(value: object, kind: Any, what: str) -> Any:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise MalformedFrameError(f"{shown(value)} is no {what}: {error}") from None
+        raise MalformedPipeFrameError(f"{shown(value)} is no {what}: {error}") from None
 
 
 @contextlib.contextmanager
@@ -233,4 +235,4 @@ def _reading(value: object, what: str) -> Iterator[None]:
     try:
         yield
     except OddAnswerError as odd:
-        raise MalformedFrameError(f"{shown(value)} is no {what}: {odd}") from None
+        raise MalformedPipeFrameError(f"{shown(value)} is no {what}: {odd}") from None

@@ -1,4 +1,4 @@
-"""What the process of a backend prints: read as it comes, and the end of it kept."""
+"""The output of a backend's process: read by a thread, its end kept in a bounded buffer."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ class ProcessOutput:
 
     @property
     def size(self) -> int:
-        """How many bytes have come in all."""
+        """The number of bytes received so far."""
         return self._buffer.size
 
     def hand_over(self) -> None:
-        """Close the end to print into: the process has a copy, or there will be none."""
+        """Close the write end here: the process has a copy, or was not started."""
         if not self._is_handed_over:
             self._is_handed_over = True
             os.close(self.descriptor)
 
     def since(self, mark: int, length: int) -> bytes:
-        """Return what came after the first `mark` bytes, as far as it is kept, and `length` bytes of it at most."""
+        """Return up to `length` of the kept bytes after the first `mark` of all."""
         return self._buffer.since(mark)[:length]
 
     def last(self, length: int) -> bytes:
@@ -68,15 +68,15 @@ class ProcessOutput:
         return self._buffer.since(max(0, self.size - length))
 
     def wait_beyond(self, mark: int, timeout: float) -> bool:
-        """Wait until more than `mark` bytes have come, or for `timeout` seconds; returns whether they have."""
+        """Wait `timeout` seconds for more than `mark` bytes in all; returns whether they came."""
         return self._buffer.wait_beyond(mark, timeout)
 
     def wait_end(self, timeout: float) -> None:
-        """Wait until nobody can print any more, or for `timeout` seconds."""
+        """Wait `timeout` seconds for the end of the output, when all write ends are closed."""
         self._thread.join(timeout)
 
     def close(self) -> None:
-        """Read no more, and end the thread; what came is kept."""
+        """Stop reading and end the thread; the buffer is kept."""
         self.hand_over()
         self._end()
         if self._thread is not threading.current_thread():

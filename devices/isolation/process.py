@@ -1,4 +1,4 @@
-"""The process of an isolated backend, seen from the client: started, asked, killed, and what it said last."""
+"""The process of an isolated backend, as its client starts, calls and kills it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from ...processes.endings import describe_end
 from .child import BOOTSTRAP, GROUP_SIGNALS, STACK_SIGNAL
-from .frames import END, HEADER_BYTES, MalformedFrameError, frame_of, message_of, size_of
+from .frames import END, HEADER_BYTES, MalformedPipeFrameError, frame_of, message_of, size_of
 from .output import ProcessOutput
 
 # Seconds between two looks at whether it still runs, where its end does not close its pipe.
@@ -29,11 +29,11 @@ _SHOWN_BYTES_MAX = 3000
 
 
 class ProcessEndedError(Exception):
-    """The process ended by itself; the text says how."""
+    """The process ended by itself; the text is its end status."""
 
 
 class CutShortError(Exception):
-    """`interrupt` was called: the process is of no use any more; the text is its stack, if it said one."""
+    """`interrupt` was called: the process is to be killed; the text is its stack, if known."""
 
 
 class BackendProcess:
@@ -89,12 +89,12 @@ class BackendProcess:
             os.write(self._wake_write, b"!")
 
     def ask(self, message: object) -> dict[str, Any]:
-        """Send a message and return the answer, however long that takes.
+        """Send a message and wait for the answer, without a time-out.
 
         Raises:
             ProcessEndedError: it ended, and is reaped.
             CutShortError: it was interrupted, and is to be killed.
-            MalformedFrameError: what it answered makes no sense.
+            MalformedPipeFrameError: what it answered makes no sense.
         """
         out = memoryview(self._unsent + frame_of(message))
         self._unsent = b""
@@ -119,7 +119,7 @@ class BackendProcess:
             elif self._process.poll() is not None:
                 raise self._ended()
         if len(answer) > _due(answer):
-            raise MalformedFrameError(f"{bytes(answer[_due(answer) :][:80])!r} follows an answer")
+            raise MalformedPipeFrameError(f"{bytes(answer[_due(answer) :][:80])!r} follows an answer")
         return message_of(bytes(answer[HEADER_BYTES:]))
 
     def printed(self) -> str:

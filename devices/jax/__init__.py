@@ -1,1 +1,1 @@
-"""The devices of whatever platform JAX has."""
+"""Devices through JAX, of any platform."""

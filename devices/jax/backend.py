@@ -1,4 +1,4 @@
-"""The `JAX` backend: the devices that jax has in this process, whatever their platform."""
+"""The `JAX` backend: the local devices of jax, of any platform."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class JaxBackend:
         self._interrupted = threading.Event()
 
     def discover(self) -> Discovery:
-        """Say whether jax is installed. It is not imported: that, and its devices, are for `start`."""
+        """Check that jax is installed, without importing it."""
         platforms = self._config.environment.get(_PLATFORMS, "")
         asked = f"{_PLATFORMS}={platforms!r}" if platforms else f"{_PLATFORMS} is not set, so that jax chooses"
         if not _is_installed():
@@ -62,7 +62,7 @@ class JaxBackend:
         return Discovery(present=True, detail=f"{found} is installed; {asked}")
 
     def start(self) -> Sequence[LocalDevice]:
-        """Have jax bring its devices up, and compute on each.
+        """Bring jax's devices up, and check a computation on each.
 
         Raises:
             ConfigurationError: `local_device_ids`, `num_logical_cpu_devices` or `enable_megacore` do not fit.
@@ -77,13 +77,13 @@ class JaxBackend:
             raise self._failure(error) from error
 
     def check_health(self) -> Health:
-        """Compute on each device again. One that is busy is not ill: the next check looks at its result."""
+        """Check a computation on each device. A busy one is no fault: the next check reads its result."""
         if self._check is None:
             return Health(ok=False, detail="the JAX backend is not started")
         return health_by(self._check.run, _CHECK_TIMEOUT)
 
     def interrupt(self) -> None:
-        """Make a check that waits for a device return soon; callable from any thread, and at any time."""
+        """End a wait for a device early; callable from any thread, and at any time."""
         self._interrupted.set()
         if (check := self._check) is not None:
             check.interrupt()

@@ -23,7 +23,7 @@ _ADDED = 3
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """How the computation went.
+    """The result of a check.
 
     Attributes:
         wrong: the devices whose result is wrong, as jax names them, with what is wrong.
@@ -37,7 +37,7 @@ class CheckResult:
 
 
 def given_parts(num_devices: int) -> Any:
-    """Return what each device is to compute with: float32 `[num_devices, 16, 16]`.
+    """Return the input of each device: float32 `[num_devices, 16, 16]`.
 
     A device's part, and its result, differ from every other's, so that one which got another's result does not pass:
     the digits of the device's number are added to a row each.
@@ -52,7 +52,7 @@ def given_parts(num_devices: int) -> Any:
 
 
 class JaxCheck:
-    """The computation, compiled once. It is made, and run, in one thread.
+    """The compiled computation. It is constructed and run in one thread.
 
     A device that is busy with a program of the user's computes it later: a run that did not end in time is waited for
     by the next `run`, which starts no other.
@@ -79,7 +79,7 @@ class JaxCheck:
         self._since = 0.0
 
     def run(self, timeout: float) -> CheckResult:
-        """Compute, and compare.
+        """Compute and compare.
 
         Args:
             timeout: how long to wait for the devices, in seconds.
@@ -97,7 +97,7 @@ class JaxCheck:
             raise
 
     def interrupt(self) -> None:
-        """Have a `run` that waits return soon; called from any thread."""
+        """End a wait of `run` early; called from any thread."""
         self._interrupted.set()
 
     def _run(self, timeout: float) -> CheckResult:
@@ -125,7 +125,7 @@ class JaxCheck:
 
 
 def health_by(run: Callable[[float], CheckResult], timeout: float) -> Health:
-    """Return the health of devices, by a computation on them.
+    """Return the health of devices after a computation on them.
 
     A device that is busy is not ill: it gets to the computation later, and the next check looks at the result. Nor is
     one whose memory the user's program has used up.

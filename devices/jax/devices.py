@@ -1,4 +1,4 @@
-"""What jax says of its devices, as devices of a job. Imports no jax: it is handed jax's objects."""
+"""Conversion of jax's devices to devices of a job. Does not import jax."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def local_devices_of(
 
 
 def describe_devices(devices: Sequence[JaxDevice]) -> str:
-    """Say what devices these are: `8 of platform cpu (cpu)`."""
+    """Return a summary of devices: `8 of platform cpu (cpu)`."""
     kinds = sorted({f"{device.platform} ({device.device_kind})" for device in devices})
     return f"{len(devices)} of platform {', '.join(kinds)}"
 
 
 def refuse_megacore(devices: Sequence[JaxDevice], client_id: int) -> None:
-    """Raise `ConfigurationError` where the two cores of a chip are devices of their own: jax does not join them."""
+    """Raise `ConfigurationError` where the two cores of a chip are separate devices, which jax cannot join."""
     if any((place := _coordinates(device)) is not None and place.core for device in devices):
         raise ConfigurationError(
             f"enable_megacore=True on client {client_id}: jax has each core of these chips "

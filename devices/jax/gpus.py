@@ -1,4 +1,4 @@
-"""GPUs that jax uses: which of them are this client's, and what tells each from all others."""
+"""This client's share of the GPUs that jax uses, and their UUIDs."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class JaxGpus:
         self._share: tuple[int, ...] | None = None
 
     def restrict(self, jax: Any) -> None:
-        """Tell jax which GPUs are this client's; too late where jax is in use already.
+        """Set jax's option to this client's GPUs; without effect where jax is in use already.
 
         Raises:
             ConfigurationError: the clients cannot have as many GPUs each.
@@ -86,7 +86,7 @@ class JaxGpus:
             jax.config.update(_OPTION, ",".join(map(str, self._share)))
 
     def keep_share(self, devices: Sequence[Any]) -> Sequence[Any]:
-        """Return those of jax's devices that are this client's: all, unless jax was in use before it was told."""
+        """Return this client's devices of jax's: all, unless jax was in use before `restrict`."""
         if self._share is None or not _are_gpus(devices) or len(devices) <= len(self._share):
             return devices
         _log.warning(

@@ -1,4 +1,4 @@
-"""The `SIM` backend: a TPU-like slice that does not exist, with the delays and faults it is asked for."""
+"""The `SIM` backend: a simulated TPU-like slice, with delays and faults on demand."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class SimBackend:
         )
 
     def start(self) -> Sequence[LocalDevice]:
-        """Wait as long as asked, fail as asked, and return this client's part of the slice.
+        """Apply the delays and faults of the settings, and return this client's part of the slice.
 
         Raises:
             ConfigurationError: `local_device_ids` names devices that this client does not have.
@@ -101,7 +101,7 @@ class SimBackend:
         return devices
 
     def check_health(self) -> Health:
-        """Report the faults `unhealthy`, `degrade` and `flap`, or that all is well."""
+        """Report the faults `unhealthy`, `degrade` and `flap`, else `ok`."""
         if self._started_at is None:
             return Health(ok=False, detail="the SIM backend is not started")
         faults, elapsed = self._settings.faults, self._clock() - self._started_at
@@ -115,7 +115,7 @@ class SimBackend:
         return Health(ok=faults.unhealthy is None, detail=faults.unhealthy or "")
 
     def interrupt(self) -> None:
-        """Make a `start` that waits fail at once; callable from any thread, and at any time."""
+        """Fail a waiting `start` at once; callable from any thread, and at any time."""
         self._stopping.set()
 
     def stop(self) -> None:

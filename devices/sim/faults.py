@@ -1,4 +1,4 @@
-"""The settings of the `SIM` backend: the slice, how long it takes to start, and the faults asked for. Pure."""
+"""The settings of the `SIM` backend: slice, start-up time and faults. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SIGNALS = ("SEGV", "ABRT", "BUS", "FPE", "ILL", "KILL")
 
 @dataclass(frozen=True, slots=True)
 class SimFaults:
-    """What goes wrong on one client.
+    """The faults of one client.
 
     Attributes:
         failure: what `start` raises, or `None`.
@@ -60,7 +60,7 @@ class SimFaults:
 
     @classmethod
     def parse(cls, text: str, *, client_id: int, num_clients: int) -> SimFaults:
-        """Parse a list of `client:kind[:argument]`, and keep what concerns one client; of one kind, the last.
+        """Parse a list of `client:kind[:argument]`, and keep one client's; the last of each kind counts.
 
         Raises:
             ConfigurationError: an item is malformed, or names a client that the job does not have.
@@ -75,7 +75,7 @@ class SimFaults:
 
 @dataclass(frozen=True, slots=True)
 class SimSettings:
-    """All that the `SIM` backend was asked for.
+    """The settings of the `SIM` backend.
 
     Attributes:
         slice: the slice and its split over the clients.

@@ -25,7 +25,7 @@ _MAX_INT32 = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class SliceShape:
-    """How many chips a slice has along x, y and z, and how many cores each chip has (1 or 2).
+    """The number of chips of a slice along x, y and z, and the number of cores on a chip (1 or 2).
 
     `real` is the slice of TPUs that it stands for, if any. Where that is several slices, they are stacked along z: a
     location does not say which slice it is in.
@@ -142,11 +142,11 @@ class SimSlice:
 
     @property
     def kind(self) -> str:
-        """What the devices are called."""
+        """The kind of the devices."""
         return "TPU" if self.shape.real is None else self.shape.real.kind
 
     def locations(self, client_id: int) -> tuple[CoreLocation, ...]:
-        """Return where the devices of a client are, by local index."""
+        """Return the locations of a client's devices, by local index."""
         if (real := self.shape.real) is not None:
             depth = real.chips[2]
             return tuple(stacked_location(core, depth) for core in self._real_cores(real, client_id))

@@ -1,1 +1,1 @@
-"""Where the devices of a job are, and meshes of them whose neighbours are near. Pure: numpy, and no world around it."""
+"""Coordinates of the devices of a job, and meshes of them with near neighbours. Pure: numpy alone."""

@@ -1,4 +1,4 @@
-"""The four axes of a machine, and the numbering of all places in it. Pure."""
+"""The four axes of a machine, and the numbering of its places. Pure."""
 
 from __future__ import annotations
 

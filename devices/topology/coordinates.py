@@ -1,4 +1,4 @@
-"""Device coordinates as users give them, checked, and in one array. Pure."""
+"""Checks of device coordinates, and their conversion to one array. Pure."""
 
 from __future__ import annotations
 

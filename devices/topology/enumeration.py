@@ -1,4 +1,4 @@
-"""All places of a machine in a given order of axes, in blocks of a given size, hosts kept together. Pure."""
+"""Enumeration of the places of a machine by axis order, blocks and hosts. Pure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def enumerate_places(
 
 
 def _host_bounds(extents: Extents) -> Extents:
-    """Return the block of places that is taken for a host: 2x2x1 chips, or all of a machine of one or two cores."""
+    """Return the block of a host: 2x2x1 chips, or all of a machine of one or two cores."""
     return (*((1, 1, 1) if math.prod(extents) <= 2 else _HOST_CHIPS), extents[3])
 
 

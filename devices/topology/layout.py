@@ -1,4 +1,4 @@
-"""Which place of the machine each position of a mesh has: DTensor's `create_tpu_mesh`. Pure."""
+"""The layout of a mesh on a machine, after DTensor's `create_tpu_mesh`. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DEFAULT_RING_AXES = ("core", "x", "y", "z")
 
 @dataclass(frozen=True, slots=True)
 class RingOptions:
-    """How the rings of a mesh are built; `Topology.mesh` says what each option means."""
+    """Options for the rings of a mesh; `Topology.mesh` describes them."""
 
     ring_dims: int | None = None
     ring_axes: Sequence[str] | None = None

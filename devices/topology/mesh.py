@@ -45,7 +45,7 @@ class Mesh:
 
     @property
     def topology(self) -> Topology:
-        """Where the devices are."""
+        """The topology of the devices."""
         return self._topology
 
     @property
@@ -65,7 +65,7 @@ class Mesh:
 
     @property
     def size(self) -> int:
-        """How many devices there are."""
+        """The number of devices."""
         return self._device_ids.size
 
     @property
@@ -75,7 +75,7 @@ class Mesh:
 
     @cached_property
     def locations(self) -> Int32Array:
-        """Where the device of each position is: read-only int32 `[*shape, 4]` (x, y, z, core)."""
+        """The location of the device at each position: read-only int32 `[*shape, 4]` (x, y, z, core)."""
         locations = self._topology.locations[self._device_ids]
         locations.flags.writeable = False
         return locations
@@ -88,7 +88,7 @@ class Mesh:
 
     @property
     def local_device_locations(self) -> list[dict[str, int]]:
-        """Where each of this client's devices is in the mesh: its index in every dimension, by local index."""
+        """The index of each of this client's devices in every dimension, by local index."""
         indices = np.stack(np.unravel_index(self._local_positions, self.shape), axis=-1).tolist()
         return [dict(zip(self._dim_names, index, strict=True)) for index in indices]
 

@@ -24,7 +24,7 @@ _CHOICES_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class Nesting:
-    """How the dimensions' grids lie in the machine.
+    """The arrangement of the dimensions' grids in the machine.
 
     Attributes:
         hops: the weighted hops of all rings.

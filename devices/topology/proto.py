@@ -1,4 +1,4 @@
-"""A topology's wire form: that of TensorFlow's `tpu.TopologyProto`. Pure."""
+"""Encoding and decoding of TensorFlow's `tpu.TopologyProto`. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FORM = "a serialized tpu.TopologyProto"
 
 
 def encode(extents: Extents, counts: Int64Array, coordinates: Int32Array) -> bytes:
-    """Return the wire form.
+    """Return the serialized message.
 
     Raises:
         TopologyError: the clients have unequal numbers of devices, which the form cannot say.

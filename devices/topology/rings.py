@@ -19,7 +19,7 @@ def order_rings(rings: Int64Array) -> Int64Array:
 
 
 def order_rings_and_their_order(rings: Int64Array, *, rotate: bool) -> Int64Array:
-    """Return ordered rings, in an order in which their first cores make a ring as well.
+    """Return ordered rings, in an order that makes a ring of their first cores as well.
 
     Args:
         rings: the cores of each ring.

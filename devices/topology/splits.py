@@ -40,7 +40,7 @@ def _common_divisors(one: int, other: int) -> list[int]:
 
 
 def least_hops(grid: Extents, extents: Extents, wrap: Collection[str]) -> int:
-    """Return what no closed tour of the grid's chips can be shorter than, however the grid lies in the machine."""
+    """Return a lower bound of the length of a closed tour of the grid's chips, for any place in the machine."""
     chips = math.prod(grid[:3])
     long = [axis for axis in range(3) if grid[axis] > 1]
     if len(long) == 1 and not (WRAPPABLE[long[0]] in wrap and grid[long[0]] == extents[long[0]]):

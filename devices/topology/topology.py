@@ -1,4 +1,4 @@
-"""The physical coordinates of all devices of a job, and the meshes that can be made of them. Pure."""
+"""The topology of a job: the coordinates of all devices, and their meshes. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LISTED_MAX = 2**22
 
 
 class Topology:
-    """Where every device of a job sits. Follows `tf.tpu.experimental.Topology`; cannot be changed.
+    """The coordinates of every device of a job. Follows `tf.tpu.experimental.Topology`; immutable.
 
     Args:
         mesh_shape: the extent of the machine, `[x, y, z, core]`.
@@ -78,17 +78,17 @@ class Topology:
 
     @property
     def num_clients(self) -> int:
-        """How many clients there are."""
+        """The number of clients."""
         return len(self._counts)
 
     @property
     def num_devices(self) -> int:
-        """How many devices there are in all."""
+        """The number of devices of all clients."""
         return len(self._locations)
 
     @property
     def num_missing(self) -> int:
-        """How many places of the machine have no device."""
+        """The number of places of the machine without a device."""
         return math.prod(self._extents) - self.num_devices
 
     @property
@@ -114,7 +114,7 @@ class Topology:
         return np.cumsum(self._counts)
 
     def rows_of(self, client_id: int) -> slice:
-        """Return which of all devices are a client's.
+        """Return the rows of a client in the table of all devices.
 
         Raises:
             ConfigurationError: there is no such client.

@@ -1,1 +1,1 @@
-"""Google TPUs: found by what the host shows of them, brought up through JAX."""
+"""Google TPUs: found in the file system, brought up through JAX."""

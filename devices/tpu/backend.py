@@ -30,11 +30,11 @@ class Check(Protocol):
     """A computation with a known result on some devices; see `JaxCheck`."""
 
     def run(self, timeout: float) -> CheckResult:
-        """Compute, and compare; waits for so many seconds."""
+        """Compute and compare, for `timeout` seconds at most."""
         ...
 
     def interrupt(self) -> None:
-        """Have a `run` that waits return soon."""
+        """End a wait of `run` early."""
         ...
 
 
@@ -76,12 +76,12 @@ class TpuBackend:
         self._interrupted = threading.Event()
 
     def discover(self) -> Discovery:
-        """Look at the PCI buses, the device files and the environment; libtpu is for `start`."""
+        """Search the PCI buses, the device files and the environment, without loading libtpu."""
         findings, place = find_tpus(self._root), str(TpuEnvironment.of(self._config.environment))
         return Discovery(present=findings.usable, detail=f"{findings}{place and f'; {place}'}")
 
     def start(self) -> Sequence[LocalDevice]:
-        """Have libtpu bring the chips up, and compute on each core.
+        """Bring the chips up through libtpu, and check a computation on each core.
 
         Raises:
             ConfigurationError: `local_device_ids`, `num_logical_cpu_devices` or `enable_megacore` do not fit.
@@ -103,7 +103,7 @@ class TpuBackend:
             raise errors.failed(error, self._lost(findings.chips)) from error
 
     def check_health(self) -> Health:
-        """Look whether the chips of this process answer on their buses, and compute on each core again."""
+        """Check that the chips answer on their buses, and check a computation on each core."""
         if self._check is None or not self._is_up:
             return Health(ok=False, detail="the TPU backend is not started")
         if lost := self._lost(self._chips):
@@ -114,7 +114,7 @@ class TpuBackend:
         return health
 
     def interrupt(self) -> None:
-        """Make a check that waits for a core return soon; callable from any thread, and at any time."""
+        """End a wait for a core early; callable from any thread, and at any time."""
         self._interrupted.set()
         if (check := self._check) is not None:
             check.interrupt()

@@ -34,7 +34,7 @@ class TpuChip:
 
 @dataclass(frozen=True, slots=True)
 class TpuFindings:
-    """What there is on a host.
+    """The TPU chips and device files of a host.
 
     Attributes:
         chips: the chips on its PCI buses.
@@ -48,7 +48,7 @@ class TpuFindings:
 
     @property
     def usable(self) -> bool:
-        """Whether there is a chip that this process can get at: one with a device file."""
+        """Whether there is a chip with a device file, which this process may open."""
         if any(node.startswith("/dev/accel") for node in self.nodes):
             return True
         # A /dev/vfio/N of its own may be any device's.
@@ -56,7 +56,7 @@ class TpuFindings:
         return bool(set(known) & set(self.nodes)) if known else bool(self.chips and self.nodes)
 
     def chips_of_process(self, visible: Collection[int] | None) -> tuple[TpuChip, ...]:
-        """Return the chips that this process can use: a container sees the buses of the whole host.
+        """Return the chips that this process may use: a container sees the buses of the whole host.
 
         Args:
             visible: the indices that the environment allows; `None` for all.
@@ -79,7 +79,7 @@ class TpuFindings:
 
 
 def chip_fingerprints(booted: str, chips: Sequence[TpuChip], cores: Sequence[SliceCore]) -> list[str]:
-    """Return a text for each core, the same for those of one chip.
+    """Return the fingerprint of each core, the same for the cores of a chip.
 
     Nothing says which chip on the bus is which of libtpu's. Where a process has all of both, the order does not matter:
     each chip is claimed once. Where the numbers differ, nothing is claimed, and all texts are empty.

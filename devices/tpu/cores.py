@@ -1,4 +1,4 @@
-"""What libtpu says of a slice's devices, as devices of a job. Pure: it is handed libtpu's objects."""
+"""Conversion of libtpu's devices to devices of a job. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TWO_CORES_IN_ONE = ("TPU v4", "TPU v5")
 
 @dataclass(frozen=True, slots=True)
 class JobCore:
-    """A device of this client as the job sees it.
+    """A device of this client, as the job knows it.
 
     Attributes:
         core_id: unique in the job; `None` where libtpu knows only a part of the job.
@@ -30,7 +30,7 @@ class JobCore:
 
 
 def core_of(device: object) -> SliceCore:
-    """Return what a device of jax on TPU, or of one of libtpu's descriptions of slices, says of itself.
+    """Return the fields of a TPU device of jax, or of a device in libtpu's description of a slice.
 
     Raises:
         DeviceInitializationError: it lacks an attribute, or one is not what it should be.
@@ -87,18 +87,18 @@ def cores_of_job(
 
 
 def slice_depth(cores: Iterable[SliceCore]) -> int:
-    """Return how many chips slices have along z; the slices of a job are alike."""
+    """Return the number of chips of a slice along z; the slices of a job are alike."""
     return 1 + max((core.coords[2] for core in cores), default=0)
 
 
 def stacked_location(core: SliceCore, depth: int) -> CoreLocation:
-    """Return where a core is: slices are stacked along z, as a location does not say which slice it is in."""
+    """Return the location of a core; slices are stacked along z, as a location has no slice number."""
     x, y, z = core.coords
     return CoreLocation(x, y, z + depth * core.slice_index, core.core_on_chip)
 
 
 def join_chips(cores: Sequence[JobCore], kind: str, owner: str) -> tuple[JobCore, ...]:
-    """Let the two cores of a chip act as one device, as `enable_megacore` asks: in the order of the first cores.
+    """Join the two cores of each chip to one device, for `enable_megacore`, in the order of the first cores.
 
     It has the location of the first core, and the id that TensorFlow's dtensor gives it: twice the chip's, which is
     that of the chip's first core. Where libtpu joins the cores by itself, its ids count chips, and are doubled.

@@ -1,4 +1,4 @@
-"""Which TPU chips a host has, read from the file system alone: nothing is opened, and libtpu is not loaded."""
+"""Search for TPU chips in the file system: no device is opened, libtpu is not loaded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NODES = (("dev", re.compile(r"accel[0-9]+")), ("dev/vfio", re.compile(r"[0-9]+"
 
 
 def find_tpus(root: Path = Path("/")) -> TpuFindings:
-    """Look for chips.
+    """Find the chips of this host.
 
     Args:
         root: the directory that holds `dev` and `sys`.
@@ -38,7 +38,7 @@ def find_tpus(root: Path = Path("/")) -> TpuFindings:
 
 
 def is_off_the_bus(chip: TpuChip, root: Path = Path("/")) -> bool:
-    """Return whether a chip that was found is gone, or answers nothing: its configuration then reads as all ones."""
+    """Return whether a chip is gone from its bus, or does not answer: its configuration then reads as all ones."""
     device = root / PCI_DEVICES / chip.pci_address
     if _read(device / "vendor") != VENDOR:
         return True
@@ -50,7 +50,7 @@ def is_off_the_bus(chip: TpuChip, root: Path = Path("/")) -> bool:
 
 
 def boot_id(root: Path) -> str:
-    """Return what the running kernel drew when it started, alike in all containers of a host; empty without one."""
+    """Return the kernel's boot id, the same in all containers of a host; empty where there is none."""
     return _read(root / "proc/sys/kernel/random/boot_id")
 
 

@@ -1,4 +1,4 @@
-"""What the environment says of the TPU slice that a host belongs to. Pure.
+"""The TPU slice of a host, as its environment describes it. Pure.
 
 libtpu reads these variables itself, and judges them; here they are read for the reader of a message. One that is
 malformed counts as not set.
@@ -43,7 +43,7 @@ _GENERATIONS = {"v5litepod": "v5e", "v7x": "tpu7x"}
 
 @dataclass(frozen=True, slots=True)
 class TpuEnvironment:
-    """The slice as the environment describes it; what is not there, or malformed, is `None`.
+    """The description of a slice in the environment; missing and malformed values are `None`.
 
     Attributes:
         accelerator_type: e.g. `v5litepod-16`.
@@ -81,12 +81,12 @@ class TpuEnvironment:
 
     @property
     def chips_expected(self) -> int | None:
-        """How many chips this process should have, if that is said."""
+        """The number of chips of this process, if known."""
         return self.visible_chips or (math.prod(self.chips_of_host) if self.chips_of_host is not None else None)
 
     @property
     def slice(self) -> TpuSlice | None:
-        """The slice, if its kind and its bounds are said and there is such a slice."""
+        """The slice, if its kind and bounds are known and name one that exists."""
         if self.accelerator_type is None or self.chips_of_host is None or self.hosts is None:
             return None
         prefix = self.accelerator_type.rpartition("-")[0]
@@ -110,7 +110,7 @@ class TpuEnvironment:
 
 
 def visible_chips(environment: Mapping[str, str]) -> frozenset[int] | None:
-    """Return which of the host's chips the process may use, by index; `None` where that is not said."""
+    """Return the indices of the chips that the process may use; `None` where unknown."""
     text = environment.get("TPU_VISIBLE_CHIPS") or environment.get("TPU_VISIBLE_DEVICES") or ""
     if not re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", text, re.ASCII):
         return None
@@ -118,7 +118,7 @@ def visible_chips(environment: Mapping[str, str]) -> frozenset[int] | None:
 
 
 def told(environment: Mapping[str, str]) -> str:
-    """List the variables that matter to libtpu and are set, as they are: `TPU_WORKER_ID=1, ...`."""
+    """List the variables of libtpu that are set: `TPU_WORKER_ID=1, ...`."""
     values = ((name, environment.get(name)) for name in _VARIABLES)
     return ", ".join(f"{name}={value[:_SHOWN_CHARACTERS_MAX]}" for name, value in values if value) or "none"
 

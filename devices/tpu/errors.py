@@ -1,4 +1,4 @@
-"""Why TPUs did not come up, told from what jax and libtpu said. Pure."""
+"""Diagnosis of TPU failures from the errors of jax and libtpu. Pure."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class TpuErrors:
         )
 
     def failed(self, error: BaseException, suspects: Sequence[TpuChip]) -> BringupError:
-        """Return the error for what jax raised while it brought TPUs up.
+        """Return the error for an exception of jax during bring-up.
 
         Args:
             error: what it raised.
@@ -130,7 +130,7 @@ class TpuErrors:
         return self._failed(f"hit an error during TPU system initialization {where}: {cause}", advice, cause)
 
     def missing_chips(self) -> str:
-        """Say how many chips this host lacks of those it should have; empty where none, or where that is unknown."""
+        """Return a text on the missing chips of this host; empty where none are missing, or where that is unknown."""
         expected, found = TpuEnvironment.of(self._environment).chips_expected, len(self._findings.chips)
         if not found or expected is None or found >= expected:
             return ""

@@ -1,4 +1,4 @@
-"""The slices of TPUs that there are, by name: the coordinates and ids that libtpu gives their cores. Pure.
+"""TPU slices by name, with the coordinates and ids that libtpu gives their cores. Pure.
 
 A name is that of `jax.experimental.topologies.get_topology_desc`: `v5e:4x4`. Its options follow as a JSON object:
 `v4:2x2x1|{"chip_config_name": "megacore"}`.
@@ -72,7 +72,7 @@ class SliceCore(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TpuSlice:
-    """A slice, or several alike that make one job.
+    """A slice, or several alike in one job.
 
     Attributes:
         name: as it was given.
@@ -161,7 +161,7 @@ class TpuSlice:
 
 
 def is_slice_name(text: str) -> bool:
-    """Return whether a text names a slice, well or not; shapes such as `4x4x1x2` have no colon."""
+    """Return whether a text is meant as the name of a slice, valid or not; shapes such as `4x4x1x2` have no colon."""
     return ":" in text
 
 

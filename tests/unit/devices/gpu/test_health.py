@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bringup.devices.base import Health
-from bringup.devices.gpu.health import GpuReading, Verdict, baseline, health_of, judge
+from bringup.devices.gpu.health import Assessment, GpuReading, assess, baseline, health_of
 from bringup.devices.gpu.xids import Severity, explain_xid
 
 WELL = GpuReading(
@@ -24,11 +24,11 @@ WELL = GpuReading(
 
 
 def test_a_gpu_that_is_well() -> None:
-    assert judge(WELL, WELL) == Verdict()
+    assert assess(WELL, WELL) == Assessment()
 
 
 def test_a_gpu_of_which_nothing_is_known_is_well() -> None:
-    assert judge(GpuReading(), GpuReading()) == Verdict()
+    assert assess(GpuReading(), GpuReading()) == Assessment()
 
 
 @pytest.mark.parametrize(
@@ -53,10 +53,10 @@ def test_a_gpu_of_which_nothing_is_known_is_well() -> None:
     ],
 )
 def test_faults(reading: GpuReading, said: str, is_permanent: bool) -> None:
-    verdict = judge(WELL, reading)
-    assert said in verdict.faults[0]
-    assert len(verdict.faults) == 1
-    assert verdict.is_permanent is is_permanent
+    assessment = assess(WELL, reading)
+    assert said in assessment.faults[0]
+    assert len(assessment.faults) == 1
+    assert assessment.is_permanent is is_permanent
 
 
 @pytest.mark.parametrize(
@@ -76,29 +76,29 @@ def test_faults(reading: GpuReading, said: str, is_permanent: bool) -> None:
     ],
 )
 def test_what_is_only_worth_a_word(reading: GpuReading, said: str) -> None:
-    verdict = judge(WELL, reading)
-    assert not verdict.faults
-    assert said in verdict.notices[0]
-    assert len(verdict.notices) == 1
+    assessment = assess(WELL, reading)
+    assert not assessment.faults
+    assert said in assessment.notices[0]
+    assert len(assessment.notices) == 1
 
 
 @pytest.mark.parametrize("slowdown", [0x1, 0x2, 0x4, 0x10, 0x100, 0x107])
 def test_everyday_reasons_for_a_clock_are_not_worth_a_word(slowdown: int) -> None:
-    assert judge(WELL, replace(WELL, slowdown=slowdown)) == Verdict()
+    assert assess(WELL, replace(WELL, slowdown=slowdown)) == Assessment()
 
 
 def test_what_was_there_before_the_start_is_history() -> None:
     before = replace(WELL, uncorrectable=5, links_up=frozenset({0}))
-    assert judge(before, replace(WELL, uncorrectable=5, links_up=frozenset({0}))) == Verdict()
+    assert assess(before, replace(WELL, uncorrectable=5, links_up=frozenset({0}))) == Assessment()
 
 
 def test_what_start_could_not_read_counts_from_its_first_reading_on() -> None:
     first = baseline(GpuReading(), GpuReading())
-    assert judge(first, replace(WELL, uncorrectable=7)) == Verdict()
+    assert assess(first, replace(WELL, uncorrectable=7)) == Assessment()
     first = baseline(first, replace(WELL, uncorrectable=7, links_up=frozenset({0, 1})))
-    assert judge(first, replace(WELL, uncorrectable=7, links_up=frozenset({0, 1}))) == Verdict()
+    assert assess(first, replace(WELL, uncorrectable=7, links_up=frozenset({0, 1}))) == Assessment()
     first = baseline(first, GpuReading(failure="Unknown Error"))
-    later = judge(first, replace(WELL, uncorrectable=9, links_up=frozenset({0})))
+    later = assess(first, replace(WELL, uncorrectable=9, links_up=frozenset({0})))
     assert [fault.partition(" since")[0] for fault in later.faults] == [
         "its memory had 2 uncorrectable ECC errors",
         "NVLinks 1 went down",
@@ -107,11 +107,11 @@ def test_what_start_could_not_read_counts_from_its_first_reading_on() -> None:
 
 def test_a_count_that_was_begun_anew_hides_nothing() -> None:
     first = baseline(replace(WELL, uncorrectable=5), replace(WELL, uncorrectable=0))
-    assert "had 1 uncorrectable" in judge(first, replace(WELL, uncorrectable=1)).faults[0]
+    assert "had 1 uncorrectable" in assess(first, replace(WELL, uncorrectable=1)).faults[0]
 
 
 def test_a_reading_that_fails_half_way_is_no_proof_of_errors() -> None:
-    assert judge(WELL, replace(WELL, uncorrectable=None, slowdown=None, recovery=None, links_up=None)) == Verdict()
+    assert assess(WELL, replace(WELL, uncorrectable=None, slowdown=None, recovery=None, links_up=None)) == Assessment()
 
 
 @pytest.mark.parametrize(
@@ -136,14 +136,14 @@ def test_xids(number: int, severity: Severity) -> None:
 
 
 def test_faults_come_before_what_is_only_worth_a_word() -> None:
-    verdicts = [
-        ("GPU 0", Verdict(notices=("is warm",))),
-        ("GPU 1", Verdict()),
-        ("GPU 2", Verdict(("is broken",), ("is warm",), is_permanent=True)),
-        ("GPU 2", Verdict(("gave wrong data",))),
+    assessments = [
+        ("GPU 0", Assessment(notices=("is warm",))),
+        ("GPU 1", Assessment()),
+        ("GPU 2", Assessment(("is broken",), ("is warm",), is_permanent=True)),
+        ("GPU 2", Assessment(("gave wrong data",))),
     ]
-    assert health_of(verdicts) == Health(
+    assert health_of(assessments) == Health(
         ok=False, detail="GPU 2: is broken; gave wrong data; is warm. GPU 0: is warm", permanent=True
     )
-    assert health_of(verdicts[:2]) == Health(ok=True, detail="GPU 0: is warm")
+    assert health_of(assessments[:2]) == Health(ok=True, detail="GPU 0: is warm")
     assert health_of([]) == Health(ok=True)

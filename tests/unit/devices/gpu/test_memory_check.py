@@ -11,9 +11,9 @@ import pytest
 from bringup.devices.gpu import memory_check as gpu_copies
 from bringup.devices.gpu.cuda import ContextReplacedError, CudaCallError
 from bringup.devices.gpu.cuda_device import CudaDevice
-from bringup.devices.gpu.health import Verdict
+from bringup.devices.gpu.health import Assessment
 from bringup.devices.gpu.inventory import Gpu
-from bringup.devices.gpu.memory_check import GpuCopies
+from bringup.devices.gpu.memory_check import MemoryCheck
 from bringup.devices.gpu.visible_devices import VisibleGpu
 
 
@@ -48,7 +48,7 @@ class Device:
 
 GPUS = [Gpu(index, f"GPU-{index}", "H100", f"0000:{index}0:00.0") for index in range(2)]
 
-Run = Callable[[], list[Verdict]]
+Run = Callable[[], list[Assessment]]
 
 
 @pytest.fixture
@@ -62,20 +62,20 @@ def interrupted() -> threading.Event:
 
 
 @pytest.fixture
-def copies(devices: list[Device], interrupted: threading.Event) -> GpuCopies:
-    made = GpuCopies(interrupted)
+def copies(devices: list[Device], interrupted: threading.Event) -> MemoryCheck:
+    made = MemoryCheck(interrupted)
     for gpu, device in zip(GPUS, devices, strict=True):
         made.add(VisibleGpu(gpu), cast("CudaDevice", device))
     return made
 
 
 @pytest.fixture
-def run(copies: GpuCopies) -> Run:
-    return lambda: [verdict for _, verdict in copies.run(0.0, GPUS)]
+def run(copies: MemoryCheck) -> Run:
+    return lambda: [assessment for _, assessment in copies.run(0.0, GPUS)]
 
 
 def test_all_is_well(run: Run, devices: list[Device]) -> None:
-    assert run() == run() == [Verdict(), Verdict()]
+    assert run() == run() == [Assessment(), Assessment()]
     assert [device.begun for device in devices] == [2, 2]
 
 
@@ -83,12 +83,12 @@ def test_a_busy_gpu_is_not_ill_and_gets_no_second_copy(run: Run, devices: list[D
     devices[1].done = False
     for _ in range(3):
         well, busy = run()
-        assert well == Verdict()
+        assert well == Assessment()
         assert not busy.faults
         assert "other work keeps it busy: it has not come to a small copy that was asked of it 0 s ago" in busy.notices
     assert [device.begun for device in devices] == [3, 1]
     devices[1].done = True
-    assert run() == [Verdict(), Verdict()]
+    assert run() == [Assessment(), Assessment()]
     devices[1].wrong = "a pattern came back changed"
     assert run()[1].faults == (
         "it gave wrong data: a pattern came back changed; take it out of the job, and have it tested",
@@ -100,17 +100,17 @@ def test_a_gpu_that_is_busy_for_too_long_is_stuck(
 ) -> None:
     monkeypatch.setattr(gpu_copies, "_STUCK_AFTER", 0.0)
     devices[0].done = False
-    verdict = run()[0]
-    assert "other work keeps it busy" in verdict.faults[0]
-    assert not verdict.is_permanent
+    assessment = run()[0]
+    assert "other work keeps it busy" in assessment.faults[0]
+    assert not assessment.is_permanent
 
 
 def test_a_broken_context_stays_broken(run: Run, devices: list[Device]) -> None:
     devices[0].failure = CudaCallError(700, "cuStreamQuery gave CUDA_ERROR_ILLEGAL_ADDRESS (an illegal access)")
     for _ in range(2):
-        verdict = run()[0]
-        assert verdict.is_permanent
-        assert verdict.faults[0].startswith(
+        assessment = run()[0]
+        assert assessment.is_permanent
+        assert assessment.faults[0].startswith(
             "it fails every call of CUDA in this process: cuStreamQuery gave CUDA_ERROR_ILLEGAL_ADDRESS"
         )
 
@@ -122,9 +122,9 @@ def test_an_error_that_may_pass_is_tried_again(code: int, run: Run, devices: lis
         ill, well = run()
         assert ill.faults[0].startswith("a call of CUDA failed: cuStreamQuery gave an error; look at")
         assert not ill.is_permanent
-        assert well == Verdict()
+        assert well == Assessment()
     devices[0].failure = None
-    assert run() == [Verdict(), Verdict()]
+    assert run() == [Assessment(), Assessment()]
 
 
 @pytest.mark.parametrize("code", range(900, 909))
@@ -135,10 +135,10 @@ def test_a_capture_is_no_fault(code: int, is_begun: bool, run: Run, devices: lis
         run()
     devices[0].failure = CudaCallError(code, "cuStreamQuery gave an error")
     ill, well = run()
-    assert (ill.faults, well) == ((), Verdict())
+    assert (ill.faults, well) == ((), Assessment())
     assert "captures a CUDA graph" in ill.notices[0]
     devices[0].failure, devices[0].done = None, True
-    assert run() == [Verdict(), Verdict()]
+    assert run() == [Assessment(), Assessment()]
 
 
 def test_a_context_that_was_reset_is_not_used_again(run: Run, devices: list[Device]) -> None:
@@ -146,23 +146,23 @@ def test_a_context_that_was_reset_is_not_used_again(run: Run, devices: list[Devi
     run()
     devices[0].failure = None
     ill, well = run()
-    assert (ill.faults, ill.is_permanent, well) == ((), False, Verdict())
+    assert (ill.faults, ill.is_permanent, well) == ((), False, Assessment())
     assert "the program has reset it" in ill.notices[0]
     assert [device.begun for device in devices] == [0, 2]
 
 
-def test_a_gpu_that_is_lost_is_not_called(copies: GpuCopies, devices: list[Device]) -> None:
+def test_a_gpu_that_is_lost_is_not_called(copies: MemoryCheck, devices: list[Device]) -> None:
     assert [visible.gpu for visible, _ in copies.run(0.0, GPUS[1:])] == GPUS[1:]
     assert [device.begun for device in devices] == [0, 1]
 
 
-def test_waiting_can_be_cut_short(copies: GpuCopies, devices: list[Device], interrupted: threading.Event) -> None:
+def test_waiting_can_be_cut_short(copies: MemoryCheck, devices: list[Device], interrupted: threading.Event) -> None:
     devices[0].done = False
     interrupted.set()
     assert copies.run(60.0, GPUS)[0][1].notices
 
 
-def test_all_are_released_once(copies: GpuCopies, devices: list[Device]) -> None:
+def test_all_are_released_once(copies: MemoryCheck, devices: list[Device]) -> None:
     copies.release()
     copies.release()
     assert all(device.is_released for device in devices)

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from bringup.devices.gpu.inventory import Gpu
 from bringup.devices.gpu.nvml import Nvml
-from bringup.devices.gpu.nvml_health import GpuWatch
+from bringup.devices.gpu.nvml_health import GpuHealthReader
 
 GPU = Gpu(0, "GPU-0", "H100", "0000:10:00.0")
 XID = 0x8
@@ -44,8 +44,8 @@ class Storm:
         pass
 
 
-def watch(storm: Storm) -> GpuWatch:
-    return GpuWatch(cast("Nvml", storm), [GPU], storm.interrupted)
+def watch(storm: Storm) -> GpuHealthReader:
+    return GpuHealthReader(cast("Nvml", storm), [GPU], storm.interrupted)
 
 
 def test_a_reading_takes_in_so_many_and_counts_them() -> None:

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from bringup.devices.answers import OddAnswerError
 from bringup.devices.base import BackendConfig, CoreLocation, Discovery, Health, LocalDevice
 from bringup.devices.isolation.frames import (
-    FRAME_BYTES_MAX,
     HEADER_BYTES,
+    PIPE_FRAME_BYTES_MAX,
     ForeignError,
-    MalformedFrameError,
+    MalformedPipeFrameError,
     config_from,
     devices_from,
     discovery_from,
@@ -146,19 +146,19 @@ def test_long_words_are_cut() -> None:
 
 def test_the_most_devices_that_there_can_be_fit() -> None:
     devices = [LocalDevice("x" * 256, 2**31 - 1, CoreLocation(99, 99, 99, 1))] * 65_536
-    assert len(frame_of({"result": plain("start", devices)})) < FRAME_BYTES_MAX
+    assert len(frame_of({"result": plain("start", devices)})) < PIPE_FRAME_BYTES_MAX
 
 
 def test_a_frame_that_is_too_long_is_neither_sent_nor_read() -> None:
-    with pytest.raises(MalformedFrameError, match="more than"):
-        frame_of("x" * (FRAME_BYTES_MAX + 1))
-    with pytest.raises(MalformedFrameError, match=r"a frame of 4294967295 bytes, more than \d+ \(it began with"):
+    with pytest.raises(MalformedPipeFrameError, match="more than"):
+        frame_of("x" * (PIPE_FRAME_BYTES_MAX + 1))
+    with pytest.raises(MalformedPipeFrameError, match=r"a frame of 4294967295 bytes, more than \d+ \(it began with"):
         size_of(struct.pack("!I", 2**32 - 1))
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[]", b"3", b"[" * 100_000])
 def test_what_is_no_message_is_refused(body: bytes) -> None:
-    with pytest.raises(MalformedFrameError):
+    with pytest.raises(MalformedPipeFrameError):
         message_of(body)
 
 
@@ -189,7 +189,7 @@ def test_what_is_no_message_is_refused(body: bytes) -> None:
     ],
 )
 def test_what_no_backend_answers_is_refused(read: Callable[[object], object], value: object) -> None:
-    with pytest.raises(MalformedFrameError):
+    with pytest.raises(MalformedPipeFrameError):
         read(json.loads(json.dumps(value)))
 
 
@@ -215,7 +215,7 @@ def test_what_no_backend_returns_is_not_sent(call: str, result: object) -> None:
     ],
 )
 def test_what_is_refused_is_named(read: Callable[[object], object], value: object, reason: str) -> None:
-    with pytest.raises(MalformedFrameError, match=reason):
+    with pytest.raises(MalformedPipeFrameError, match=reason):
         read(value)
 
 
@@ -232,7 +232,7 @@ def test_what_is_refused_is_named(read: Callable[[object], object], value: objec
 )
 def test_whatever_comes_is_refused_or_read(value: object) -> None:
     for read in (discovery_from, health_from, devices_from, error_from, identity_from):
-        with contextlib.suppress(MalformedFrameError):
+        with contextlib.suppress(MalformedPipeFrameError):
             read(value)
 
 
