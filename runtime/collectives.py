@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import BringupError, ConfigurationError
-from ..transport.packing import Packing
-from ..transport.turns import Contribution, Turn
+from ..transport.collectives.packing import Packing
+from ..transport.collectives.turns import Contribution, Turn
 from .client.client import Client
 from .client.trees import arrays_of, describe, is_tree, rebuilt
 from .configuration.validation import timeout_of

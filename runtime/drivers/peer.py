@@ -7,13 +7,10 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
 
-from ...errors import (
-    BringupError,
-    NotInitializedError,
-)
+from ...errors import BringupError, NotInitializedError
 from ...transport.addresses import Address
+from ...transport.collectives.ring import Ring
 from ...transport.ports import LinkIdentity, LinkListener, Network, Server
-from ...transport.ring import Ring
 from ...transport.wire.messages import PreemptionNotice, StepReply
 from ...transport.wire.services import ServiceReply
 from ..client.latch import Latch, first_set

@@ -14,8 +14,8 @@ from ...devices.base import LocalDevice
 from ...errors import BringupError
 from ...transport.addresses import Address
 from ...transport.attempts import Trouble, TroubleKind
+from ...transport.collectives.ring import Ring, RingBrokenError
 from ...transport.ports import ChannelClosedError, Link, LinkIdentity, LinkListener, Network
-from ...transport.ring import Ring, RingBrokenError
 from ...transport.wire.messages import MemberInfo
 from ..machines.core_table import CoreTable, counts_of, own_entry, own_rows, shared_device, table_of
 from ..machines.device_claims import own_claims, shared_error

@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable
 
+from bringup.transport.collectives.ring import Ring, RingBrokenError
 from bringup.transport.ports import Link
-from bringup.transport.ring import Ring, RingBrokenError
 
 from .places import Place, ring_of_links
 

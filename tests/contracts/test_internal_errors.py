@@ -29,7 +29,7 @@ from bringup.runtime.machines.session import machine as session_machine
 from bringup.runtime.machines.session import table as session_table
 from bringup.runtime.machines.session.machine import SessionMachine
 from bringup.runtime.machines.session.table import SessionTable
-from bringup.transport.ring import Ring
+from bringup.transport.collectives.ring import Ring
 
 from .peers import JobOfPeers, job_of_peers
 from .places import DEADLINE, MemoryPlace

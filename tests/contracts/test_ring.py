@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pytest
 
 from bringup.errors import CollectiveMismatchError, ConfigurationError
-from bringup.transport.collective_frames import HEADER_BYTES, FrameHeader
-from bringup.transport.ring import Ring, RingBrokenError
+from bringup.transport.collectives.frames import HEADER_BYTES, FrameHeader
+from bringup.transport.collectives.ring import Ring, RingBrokenError
 
 from .places import Place, ring_of_links
 from .rings import rings, served_ring

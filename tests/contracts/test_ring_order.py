@@ -16,9 +16,9 @@ import numpy.typing as npt
 import pytest
 
 from bringup.errors import CollectiveMismatchError, ConfigurationError
-from bringup.transport.packing import Packing
-from bringup.transport.ring import Ring, RingBrokenError
-from bringup.transport.turns import Contribution
+from bringup.transport.collectives.packing import Packing
+from bringup.transport.collectives.ring import Ring, RingBrokenError
+from bringup.transport.collectives.turns import Contribution
 
 from .places import MemoryPlace, Place
 from .rings import WatchedRing, rings

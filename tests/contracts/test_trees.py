@@ -10,7 +10,7 @@ import pytest
 
 from bringup.errors import CollectiveMismatchError
 from bringup.runtime.collectives import _Reduction
-from bringup.transport.ring import Ring
+from bringup.transport.collectives.ring import Ring
 
 from .places import Place
 from .rings import rings

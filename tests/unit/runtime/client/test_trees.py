@@ -11,7 +11,7 @@ import pytest
 import bringup
 from bringup.runtime.client.trees import is_tree
 from bringup.runtime.collectives import _Reduction
-from bringup.transport.collective_frames import TEXT_BYTES_MAX, Agreement
+from bringup.transport.collectives.frames import TEXT_BYTES_MAX, Agreement
 
 Layer = namedtuple("Layer", "w b")  # noqa: PYI024
 ONES = np.ones((2, 3), "float32")

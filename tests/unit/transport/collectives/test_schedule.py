@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from bringup.transport.ring_schedule import chunk_bounds, steps
+from bringup.transport.collectives.schedule import chunk_bounds, steps
 
 SIZES = [1, 2, 3, 4, 7, 8, 16, 17, 64]
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import CollectiveMismatchError
-from .collective_frames import HEADER_BYTES, Agreement, FrameHeader, MalformedFrameError, decode_header
+from ...errors import CollectiveMismatchError
+from ..ports import ChannelClosedError, Link
+from ..texts import printable
+from .frames import HEADER_BYTES, Agreement, FrameHeader, MalformedFrameError, decode_header
 from .packing import Packing, reduce_into
-from .ports import ChannelClosedError, Link
-from .ring_schedule import chunk_bounds, steps
-from .texts import printable
+from .schedule import chunk_bounds, steps
 from .turns import Contribution, Turn, Turns, Withdrawn
 
 Array = npt.NDArray[Any]

@@ -6,7 +6,7 @@ import functools
 
 import pytest
 
-from bringup.transport.collective_frames import (
+from bringup.transport.collectives.frames import (
     HEADER_BYTES,
     TEXT_BYTES_MAX,
     Agreement,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bringup.errors import ConfigurationError
-from bringup.transport.packing import Packing, reduce_into
+from bringup.transport.collectives.packing import Packing, reduce_into
 
 SQUARE = np.arange(12, dtype="int64").reshape(3, 4)
 LAYOUTS = [SQUARE.T, SQUARE[:, ::2], np.asfortranarray(SQUARE), np.asarray(np.int64(7)), SQUARE[:0], SQUARE[::-1, ::-1]]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ConfigurationError
+from ...errors import ConfigurationError
 
 Array = npt.NDArray[Any]
 
