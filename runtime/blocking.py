@@ -17,10 +17,10 @@ from ..errors import BringupError, PeerFailedError
 from ..transport.wire.services import KeyChange
 from .client import lifecycle
 from .client.active import ACTIVE
-from .client.latch import blocked
 from .collectives import all_reduce_blocking
 from .configuration.options import OptionOverrides, Options
 from .configuration.request import OnFailure, Request
+from .drivers.latch import blocked
 from .kv import KeyValueStore
 from .leaving import Leaving
 from .system import System

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .client.client import Client
-from .client.latch import first_set
+from .drivers.latch import first_set
 from .machines.id_ranges import unpack_ids
 
 

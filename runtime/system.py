@@ -17,11 +17,11 @@ from ..errors import ConfigurationError, PeerFailedError
 from ..transport.wire.services import ListLive
 from .client import lifecycle
 from .client.active import ACTIVE
-from .client.latch import awaited
 from .client.service_client import barrier_request, clients_of, name_of_set
 from .collectives import all_reduce
 from .configuration.request import Request
 from .configuration.validation import client_set
+from .drivers.latch import awaited
 from .kv import KeyValueStore
 from .leaving import Leaving
 from .system_base import SystemFacts

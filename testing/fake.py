@@ -29,11 +29,11 @@ from typing import Any, Self, TypeVar, Unpack
 from ..errors import ConfigurationError, PeerFailedError
 from ..runtime.blocking import SyncSystem
 from ..runtime.client.client import Client
-from ..runtime.client.latch import Latch, awaited
 from ..runtime.client.loop_thread import Runner, RuntimeThread
 from ..runtime.configuration.options import OptionOverrides
 from ..runtime.configuration.plan import make_plan
 from ..runtime.configuration.request import Request
+from ..runtime.drivers.latch import Latch, awaited
 from ..runtime.system import System
 from .memory_network import MemoryNetwork
 

@@ -13,6 +13,7 @@ from ...errors import BringupError, NotInitializedError, PeerFailedError
 from ...transport.ports import Network
 from ..configuration.plan import Plan
 from ..drivers.crash import crash_error
+from ..drivers.latch import Latch, Steps, first_set
 from ..drivers.peer import CoordinationPeer
 from ..machines.failure_errors import end_error, own_failure
 from ..machines.peer.events import Up
@@ -20,7 +21,6 @@ from .active import forked_from
 from .caller_imports import CallerImports
 from .compose import make_network, make_peer
 from .job_failure import FailureNotice
-from .latch import Latch, Steps, first_set
 from .loop_thread import Runner, RuntimeThread
 from .progress import show_progress
 from .service_client import ServiceClient

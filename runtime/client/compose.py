@@ -23,6 +23,7 @@ from ...transport.ports import Network
 from ..configuration.plan import Plan
 from ..drivers.coordinator import CoordinatorDriver
 from ..drivers.health import DeviceWatch
+from ..drivers.latch import Latch
 from ..drivers.peer import CoordinationPeer
 from ..drivers.service_server import ServiceServer
 from ..machines.coordinator.config import CoordinatorConfig
@@ -31,7 +32,6 @@ from ..machines.peer.config import PeerConfig
 from ..machines.peer.events import Up
 from ..machines.peer.machine import PeerMachine
 from ..machines.service_machine import Services
-from .latch import Latch
 from .topology_query import tell_topology
 
 # Measured: an event loop, gRPC, a listener, a connection and two links; on client 0 a connection and services for each.

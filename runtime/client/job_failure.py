@@ -11,8 +11,8 @@ import threading
 
 from ...errors import NotInitializedError, PeerFailedError
 from ..configuration.request import OnFailure
+from ..drivers.latch import Latch
 from ..machines.failure_errors import fresh
-from .latch import Latch
 
 _log = logging.getLogger("bringup")
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from ...errors import NotInitializedError
 from ...processes.report import ClientState, ErrorReport, Launch, error_path, owner_path, state_path, torch_error
-from .latch import Latch
+from ..drivers.latch import Latch
 
 
 class Reporter:

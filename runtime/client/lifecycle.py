@@ -12,9 +12,9 @@ from ...errors import NotInitializedError, PeerFailedError
 from ...processes.report import exceptions_behind
 from ..configuration.plan import make_plan
 from ..configuration.request import Request
+from ..drivers.latch import Steps
 from .active import ACTIVE
 from .client import Client, State
-from .latch import Steps
 from .launcher_report import report_left
 from .process_client import ProcessClient
 

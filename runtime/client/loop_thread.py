@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 from ...errors import BringupError
-from .latch import Latch
+from ..drivers.latch import Latch
 from .output import open_output
 
 T = TypeVar("T")

@@ -7,8 +7,8 @@ import logging
 import os
 from typing import TYPE_CHECKING, Any
 
+from ..drivers.latch import Latch
 from ..machines.phases import Progress
-from .latch import Latch
 from .output import Output, own_output, stderr_descriptor
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from ...transport.collectives.ring import Ring
 from ...transport.ports import LinkIdentity, LinkListener, Network, Server
 from ...transport.wire.messages import PreemptionNotice, StepReply
 from ...transport.wire.services import ServiceReply
-from ..client.latch import Latch, first_set
 from ..configuration.validation import step_of
 from ..machines.failure_errors import end_error
 from ..machines.id_ranges import COORDINATOR
@@ -24,6 +23,7 @@ from .coordinator import CoordinatorDriver
 from .coordinator_link import CoordinatorLink
 from .crash import crash_error, own_verdict
 from .health import DeviceWatch
+from .latch import Latch, first_set
 from .loop import INBOX_MAX, drive
 from .preemption import Preemption
 from .progress import ProgressReports

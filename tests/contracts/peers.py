@@ -12,10 +12,10 @@ from bringup.devices.base import BackendConfig
 from bringup.devices.sim.backend import SimBackend
 from bringup.devices.thread import BackendThread
 from bringup.errors import NotInitializedError
-from bringup.runtime.client.latch import Latch
 from bringup.runtime.client.service_client import ServiceClient, barrier_request
 from bringup.runtime.drivers.coordinator import CoordinatorDriver
 from bringup.runtime.drivers.health import DeviceWatch
+from bringup.runtime.drivers.latch import Latch
 from bringup.runtime.drivers.peer import CoordinationPeer
 from bringup.runtime.drivers.service_server import ServiceServer
 from bringup.runtime.machines.coordinator.config import CoordinatorConfig

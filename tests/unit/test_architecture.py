@@ -171,22 +171,22 @@ def test_ports_promise_and_do_nothing() -> None:
     assert not foreign(imports_of("transport.ports")) & IMPURE
 
 
-def test_machines_know_no_driver_and_drivers_no_face() -> None:
+RUNTIME_LAYERS = {
+    "runtime.machines": ["runtime.machines"],
+    "runtime.configuration": ["runtime.machines", "runtime.configuration"],
+    "runtime.drivers": ["runtime.machines", "runtime.configuration", "runtime.drivers"],
+    "runtime.client": ["runtime.machines", "runtime.configuration", "runtime.drivers", "runtime.client"],
+}
+"""What the modules of each folder of `runtime` may import there; those at its root are the faces, above all of them."""
+
+
+@pytest.mark.parametrize("folder", RUNTIME_LAYERS)
+def test_the_folders_of_the_runtime_import_downwards(folder: str) -> None:
     for module in FILES:
-        imported = own(imports_of(module))
-        if module.startswith("runtime.machines"):
-            outside = {name for name in imported if name.startswith("runtime") and ".machines" not in name}
-            assert not outside, f"{module} imports {outside}"
-        if module.startswith("runtime.drivers"):
-            faces = {
-                "runtime.initialize",
-                "runtime.client.lifecycle",
-                "runtime.system",
-                "runtime.blocking",
-                "runtime.client.client",
-                "commands",
-            }
-            assert not {name for name in imported if any(name.startswith(face) for face in faces)}, module
+        if f"{module}.".startswith(f"{folder}."):
+            inside = {name for name in own(imports_of(module)) if name.startswith("runtime")}
+            lower = tuple(f"{each}." for each in RUNTIME_LAYERS[folder])
+            assert not {name for name in inside if not f"{name}.".startswith(lower)}, module
 
 
 def test_only_the_edge_reads_the_environment() -> None:

@@ -9,8 +9,8 @@ import pytest
 from bringup.commands.launcher import grace_of
 from bringup.commands.outcome import Ended, Outcome, describe_absence, describe_failure, root_of
 from bringup.processes.report import ErrorReport
-from bringup.runtime.client.latch import Latch
 from bringup.runtime.configuration.options import Options
+from bringup.runtime.drivers.latch import Latch
 
 STILL_THERE = "it was still in initialize(), and ended with status 0"
 TRACE = """Traceback (most recent call last):

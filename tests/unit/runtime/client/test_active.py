@@ -9,7 +9,7 @@ import pytest
 
 from bringup.errors import AlreadyInitializedError, NotInitializedError, PeerFailedError
 from bringup.runtime.client.active import ActiveClient
-from bringup.runtime.client.latch import Latch
+from bringup.runtime.drivers.latch import Latch
 
 
 class Occupant:

@@ -9,9 +9,9 @@ import pytest
 
 from bringup.errors import NotInitializedError
 from bringup.runtime.client.client import Client, State
-from bringup.runtime.client.latch import blocked
 from bringup.runtime.configuration.plan import make_plan
 from bringup.runtime.configuration.request import Request
+from bringup.runtime.drivers.latch import blocked
 
 PATIENCE = 30.0
 

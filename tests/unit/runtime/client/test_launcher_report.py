@@ -16,8 +16,8 @@ from bringup import NotInitializedError, PeerFailedError
 from bringup.commands.launcher import ClientReports
 from bringup.processes.report import Launch
 from bringup.runtime.client import launcher_report as launched
-from bringup.runtime.client.latch import Latch
 from bringup.runtime.client.launcher_report import Reporter, report_left
+from bringup.runtime.drivers.latch import Latch
 
 JOBS = ("127.0.0.1:1", "127.0.0.1:2")
 PEER = PeerFailedError("client 0 failed", client_id=0, cause="process died")

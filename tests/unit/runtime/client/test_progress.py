@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from bringup.runtime.client import progress as module
-from bringup.runtime.client.latch import Latch
 from bringup.runtime.client.output import open_output
 from bringup.runtime.client.progress import describe, fit, show_progress
+from bringup.runtime.drivers.latch import Latch
 from bringup.runtime.machines.phases import Phase, Progress
 
 MISSING = {1: "127.0.0.1:19001", 2: "127.0.0.1:19002"}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bringup.runtime.client.latch import Latch, Steps, awaited, blocked, first_set
+from bringup.runtime.drivers.latch import Latch, Steps, awaited, blocked, first_set
 
 
 def run_on_a_loop(steps: Steps[Any]) -> Any:
