@@ -142,6 +142,8 @@ def libraries_table(rows: Sequence[FaultRow]) -> Table:
     """One line per fault of another library, all with the same number of clients; times in milliseconds."""
     title = f"Other libraries, {rows[0].clients} clients: from the fault until every survivor knows, in ms"
     table = new_table(title, ["library", "fault", "phase"], ["median", "max", "first"])
+    for column in table.columns:
+        column.no_wrap = True
     table.add_column("how")
     for row in rows:
         how = row.failures[0] if row.failures else ", ".join(row.told_as)

@@ -24,7 +24,7 @@ from bringup.commands.bench.failure.faults import (
     complaints,
     draw_trial,
 )
-from bringup.commands.bench.failure.report import FaultRow, faults_table, notices_of
+from bringup.commands.bench.failure.report import FaultRow, faults_table, libraries_table, notices_of
 from bringup.commands.bench.host import Host
 from bringup.commands.bench.libraries import describe
 from bringup.commands.bench.trials import FaultTrial, Outcome
@@ -165,6 +165,17 @@ def test_the_table_has_a_line_for_each_fault_and_number_of_clients() -> None:
         ["SIGKILL", "client", "idle", "4", "200", "200", "100", "250", "within"],
         ["SIGKILL", "client", "idle", "4", "300", "300", "50.0", "250", "beyond"],
     ]
+
+
+def test_the_table_of_other_libraries_has_the_end_of_each_survivor() -> None:
+    row = FaultRow("jax", Fault("kill", "coordinator", "idle"), 4, None, 0.0)
+    ends = [asdict(replace(notice_of(RuntimeError("gone")), error="was killed by SIGABRT"))] * 3
+    assert row.add(trial_of(row.fault), Outcome(ends)) == []
+    console = Console(width=80, file=io.StringIO())
+    with console.capture() as capture:
+        console.print(libraries_table([row]))
+    words = " ".join(capture.get().split())
+    assert "jax SIGKILL coordinator idle 100 100 100 was killed by SIGABRT" in words
 
 
 @dataclass
