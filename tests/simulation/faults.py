@@ -125,18 +125,23 @@ class CutBetween:
 
 @dataclass(frozen=True, slots=True)
 class BreakConnection:
-    """The connections of clients to the coordinator break, again and again, though nobody is hurt."""
+    """The connections of clients to the coordinator break, again and again, though nobody is hurt.
+
+    Where one side alone is told at once, the other goes on to receive what is on its way, `late` seconds later.
+    """
 
     clients: tuple[int, ...]
     times: int
     period: float
+    side: str = "both"
+    late: float = 0.0
 
     def strike(self, world: World) -> bool:
         """See `Fault`."""
         victims = [process for client_id in self.clients if (process := world.current(client_id)) is not None]
-        broken = [victim for victim in victims if victim.break_connection()]
+        broken = [victim for victim in victims if victim.break_connection(self.side, self.late)]
         if self.times > 1 and not world.is_calm:
-            again = BreakConnection(self.clients, self.times - 1, self.period)
+            again = BreakConnection(self.clients, self.times - 1, self.period, self.side, self.late)
             world.clock.after(self.period, world.strike, again)
         return bool(broken)
 

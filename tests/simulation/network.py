@@ -199,6 +199,7 @@ class Stream:
         self._clear_at = 0.0
         self._has_ended = False
         self._resets = 0
+        self._stalled_until = 0.0
         self._held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 
     @property
@@ -221,6 +222,10 @@ class Stream:
         self._has_ended = True
         self._resets += 1
         self._held.clear()
+
+    def stall(self, seconds: float) -> None:
+        """Let nothing arrive for so long, nor be lost: what is on its way comes then, in order."""
+        self._stalled_until = self._network.clock.now + seconds
 
     def reset(self, deliver: Callable[..., None], *arguments: Any) -> None:
         """Lose what is on its way, and let `deliver(*arguments)` be the last thing that happens at the other side."""
@@ -252,5 +257,10 @@ class Stream:
             self._send(deliver, arguments)
 
     def _arrive(self, resets: int, deliver: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-        if resets == self._resets:
+        if resets != self._resets:
+            return
+        clock = self._network.clock
+        if clock.now < self._stalled_until:
+            clock.at(self._stalled_until, self._arrive, resets, deliver, arguments)
+        else:
             self._receiver.bring(deliver, *arguments)

@@ -162,13 +162,25 @@ class OsProcess:
         for action, arguments in backlog:
             self.deliver(action, *arguments)
 
-    def break_connection(self) -> bool:
-        """Break its connection to the coordinator, though nobody is hurt; returns whether there was one."""
+    def break_connection(self: Process, side: str = "both", late: float = 0.0) -> bool:
+        """Break its connection to the coordinator, though nobody is hurt; returns whether there was one.
+
+        Args:
+            side: which side is told at once: "client", "host" or "both".
+            late: seconds after which the other side is told, where there is one.
+        """
         broken = [connection for connection in self.connections if connection.host is not self]
         for connection in broken:
-            connection.break_off()
+            if side == "client":
+                connection.break_off_at_client(late)
+            elif side == "host":
+                connection.break_off_at_host(late)
+            else:
+                connection.break_off()
         if broken:
             self.breaks.append(self.world.clock.now)
+            if side != "both":
+                self.dials.hindrances.append((self.world.clock.now, self.world.clock.now + late))
         return bool(broken)
 
     def _note_stop_ends(self) -> None:

@@ -304,7 +304,9 @@ class _Draw:
             # Where what is said once is on its way.
             on_its_way = rng.uniform(0.0, 2 * self.scenario.latency.high)
             moment = Moment(rng.choice([Phase.RING, Phase.COMMIT, Phase.COMMIT, Phase.LEAVING]), clients[0], on_its_way)
-        self.plan(faults.BreakConnection(clients, times, period), moment)
+        side = rng.choice(["both", "both", "client", "client", "host"])
+        late = rng.choice([0.0, rng.uniform(0.0, 1.0), rng.uniform(0.0, 0.2 * timeout)])
+        self.plan(faults.BreakConnection(clients, times, period, side, late), moment)
 
     def break_link(self) -> None:
         self.plan(faults.BreakLink(self._client()))

@@ -99,6 +99,25 @@ class Connection:
         self.client.later(self._network.delay(), self.lost_at_client, _RESET)
         self.host.later(self._network.delay(), self.lost_at_host, "the stream broke: Connection reset")
 
+    def break_off_at_client(self, late: float) -> None:
+        """The client is told that it has ended, and what it has sent arrives late, when another may carry the session.
+
+        So does the end.
+        """
+        self.down.drop()
+        self.up.stall(late)
+        reaction, self.on_lost_at_client = self.on_lost_at_client, None
+        self.client.connections.pop(self, None)
+        self.up.end(self.lost_at_host, "the stream broke: Connection reset")
+        if reaction is not None:
+            self.client.later(self._network.delay(), reaction, _RESET)
+
+    def break_off_at_host(self, late: float) -> None:
+        """The host is told that it has ended, and what it has sent arrives late, as does the end."""
+        self.up.drop()
+        self.down.stall(late)
+        self.host.later(self._network.delay(), self.lost_at_host, "the stream broke: Connection reset")
+
     def lost_at_client(self, reason: str) -> None:
         """It ends at the client."""
         self.client.connections.pop(self, None)

@@ -304,7 +304,7 @@ PLANTED: dict[Planting, int] = {
     forget_the_own_lag: 104,
     count_one_report_twice: 0,
     take_an_answer_for_death: 1,
-    take_silence_for_death: 354,
+    take_silence_for_death: 285,
     let_the_first_leave: 0,
     lose_what_was_on_its_way: 63,
     take_in_a_twin: 14,
