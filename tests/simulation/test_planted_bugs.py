@@ -277,7 +277,18 @@ def keep_unhealthy_devices_to_itself(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PeerMachine, "_on_health", on_health)
 
 
+def take_a_late_registration_for_a_new_one(patch: pytest.MonkeyPatch) -> None:
+    """What a lost connection still held ends the session that was begun over the next."""
+    shipped = CoordinatorMachine._register_again
+
+    def register_again(self: Any, member: Any, session: int, attempt: int, now: float) -> Any:
+        return shipped(self, member, session, max(attempt, member.attempt), now)
+
+    patch.setattr(CoordinatorMachine, "_register_again", register_again)
+
+
 PLANTED: dict[Planting, int] = {
+    take_a_late_registration_for_a_new_one: 285,
     release_a_barrier_early: 0,
     read_what_was: 3,
     forget_to_tell_what_a_delete_takes_along: 62,
@@ -304,7 +315,7 @@ PLANTED: dict[Planting, int] = {
     forget_the_own_lag: 104,
     count_one_report_twice: 0,
     take_an_answer_for_death: 1,
-    take_silence_for_death: 285,
+    take_silence_for_death: 389,
     let_the_first_leave: 0,
     lose_what_was_on_its_way: 63,
     take_in_a_twin: 14,

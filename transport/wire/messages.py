@@ -101,7 +101,11 @@ class Leaver(Part, frozen=True):
 
 
 class Register(First, frozen=True, tag=33):
-    """Begins a session: who this client is, and what it believes of the job."""
+    """Begins a session: who this client is, and what it believes of the job.
+
+    `attempt` counts the registrations of this process: one that was on its way over a lost connection may arrive after
+    a later one.
+    """
 
     client_id: Signed
     num_clients: Signed
@@ -116,6 +120,7 @@ class Register(First, frozen=True, tag=33):
     device_type: str
     heartbeat_interval: float
     jobs_digest: str = ""
+    attempt: Signed = 1
 
 
 class Heartbeat(Body, frozen=True, tag=34):

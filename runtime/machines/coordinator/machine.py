@@ -209,7 +209,7 @@ class CoordinatorMachine:
             return [ev.CloseSession(session)]
         incumbent = self._members.get(register.client_id)
         if incumbent is not None and incumbent.register.incarnation == register.incarnation:
-            return self._register_again(incumbent, session, now)
+            return self._register_again(incumbent, session, register.attempt, now)
         refusal = refusal_of(register, self.config, self._members, is_forming=self._state is _State.FORMING)
         if refusal is not None:
             return [ev.SendTo((session,), refusal), ev.CloseSession(session)]
@@ -221,9 +221,12 @@ class CoordinatorMachine:
             effects.append(self._to_all(self._announcement()))
         return effects
 
-    def _register_again(self, member: MemberState, session: int, now: float) -> Effects:
+    def _register_again(self, member: MemberState, session: int, attempt: int, now: float) -> Effects:
         """Register a member again: its first connection broke before it had heard anything, so all is sent again."""
+        if attempt < member.attempt:
+            return [ev.CloseSession(session)]  # what the lost connection still held has come late
         client_id, old = member.client_id, member.session
+        member.attempt = attempt
         self._members.move(member, session)
         self._suspicions.session_resumed(client_id)
         self._detector.heard(client_id, now)

@@ -22,6 +22,7 @@ class MemberState:
     Attributes:
         register: its registration.
         session: the one it is reached by, or was last.
+        attempt: which of its registrations that began.
         trouble: why its ring link could not be opened, by its last report of that.
     """
 
@@ -33,6 +34,7 @@ class MemberState:
     is_leaving: bool = False
     is_connected: bool = True
     reconnects: int = 0
+    attempt: int = 1
     trouble: str = ""
     _update: MemberUpdate | None = None
 
@@ -106,7 +108,7 @@ class Members:
 
     def add(self, register: Register, session: int) -> None:
         """Add a client."""
-        member = MemberState(register, session)
+        member = MemberState(register, session, attempt=register.attempt)
         self._by_id[register.client_id] = self._by_session[session] = member
         self._absentees = None
 

@@ -39,7 +39,7 @@ class PeerConfig:
     allow_empty: bool = False
     share_devices: bool = False
 
-    def registration(self, link_address: str) -> Register:
+    def registration(self, link_address: str, attempt: int = 1) -> Register:
         """Return this peer's registration; `link_address` is where the others reach its links."""
         return Register(
             client_id=self.client_id,
@@ -55,4 +55,5 @@ class PeerConfig:
             device_type=self.device_type,
             heartbeat_interval=self.heartbeat_interval,
             jobs_digest=digest_of(self.addresses),
+            attempt=attempt,
         )

@@ -122,6 +122,7 @@ class PeerMachine:
         self._health = (True, "")
         self._began = now
         self._sequence = 0
+        self._num_registrations = 0
         self._awaited: dict[type, ev.Tag] = {}
         self._lag = Lag()
         self._initialization_deadline = now + config.initialization_timeout
@@ -296,9 +297,10 @@ class PeerMachine:
 
     def _register(self, link_address: str, now: float) -> Effects:
         self._state = PeerState.REGISTERING
+        self._num_registrations += 1
         self._watch.registers(now)
         return [
-            ev.Send(self.config.registration(link_address)),
+            ev.Send(self.config.registration(link_address, self._num_registrations)),
             *([] if self._backend_error is None else self._fail(self._backend_error[1], Phase.DEVICES)),
         ]
 

@@ -338,6 +338,15 @@ def test_a_client_that_had_no_answer_may_register_again_on_another_connection() 
     assert answer.sessions == (501,)
 
 
+def test_a_registration_that_arrives_after_a_later_one_changes_nothing() -> None:
+    machine = machine_with(0, 2)
+    machine.handle(ev.MessageReceived(501, register(1, attempt=2)), 1.0)
+    assert machine.handle(ev.MessageReceived(101, register(1, attempt=1)), 2.0) == [ev.CloseSession(101)]
+    assert machine.handle(ev.SessionEnded(101, "it broke"), 2.0) == []
+    (answer,) = machine.handle(ev.MessageReceived(501, BEAT), 2.0)
+    assert answer.sessions == (501,)
+
+
 def test_who_is_away_when_the_job_fails_is_waited_for_and_told() -> None:
     machine = running()
     end(machine, 1)

@@ -433,6 +433,7 @@ def test_a_registration_that_nobody_answers_is_made_anew_ever_more_rarely() -> N
             assert script.take(ev.SessionLost("it was ended here")) == []
             (again,) = sent(script.take(ev.Connected(script.tags[ev.Connect], "h1:5000")))
             assert isinstance(again, Register)
+            assert again.attempt == 2
             assert "did not answer the registration within" in script.machine.progress(script.now).waiting_for
     assert dials == [10.0]
     assert isinstance(failure(effects), RendezvousTimeoutError)
