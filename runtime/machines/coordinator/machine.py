@@ -49,6 +49,7 @@ from .admission import refusal_of
 from .commit import CommitVote
 from .config import CoordinatorConfig
 from .departures import Departures
+from .last_word import LastWord
 from .members import Members, MemberState
 from .stragglers import Stragglers
 from .suspicion import Suspicions, culprit_of
@@ -84,10 +85,8 @@ class CoordinatorMachine:
         self._stragglers = Stragglers(config.stall_timeout)
         self._preemption = PreemptionAgreement(config.num_clients)
         self._departures = Departures(config.num_clients)
-        self._last_word: Verdict | None = None
+        self._last_word = LastWord()
         self.welcome = HeartbeatAck(0, (), (), ())  # also says where client 0 is, once that is known: see `welcome`
-        self._untold: set[int] = set()
-        self._gone: set[int] = set()
 
     # Transitions.
 
@@ -141,10 +140,10 @@ class CoordinatorMachine:
 
     def end(self, verdict: Verdict) -> Effects:
         """End the job with a verdict; safe after an exception that left this machine half-way through a change."""
-        if self._last_word is not None:
+        if self._last_word.verdict is not None:
             return []
-        self._state, self._last_word = _State.CLOSED, verdict
-        self._untold = self._members.absent() - self._gone - {verdict.client_id}
+        self._state = _State.CLOSED
+        self._last_word.end(verdict, self._members.absent())
         return [self._to_all(verdict)]
 
     def wake(self, now: float) -> Effects:
@@ -184,7 +183,7 @@ class CoordinatorMachine:
     @property
     def has_told_all(self) -> bool:
         """Whether the job is over, and every client that may still come has heard the verdict."""
-        return self._state is _State.CLOSED and not self._untold
+        return self._state is _State.CLOSED and self._last_word.all_told
 
     def is_member(self, client_id: int, incarnation: int) -> bool:
         """Return whether a process is a member of this job."""
@@ -239,8 +238,7 @@ class CoordinatorMachine:
         client_id = member.client_id
         member.is_connected = False
         if self._state is _State.CLOSED:
-            if not ended.is_settled and client_id not in self._gone:
-                self._untold.add(client_id)
+            self._last_word.left(client_id, is_settled=ended.is_settled)
             return []
         if member.is_leaving:
             self._detector.forget(client_id)
@@ -251,7 +249,7 @@ class CoordinatorMachine:
     def _on_session_resumed(self, member: MemberState, now: float) -> Effects:
         client_id = member.client_id
         member.is_connected = True
-        self._untold.discard(client_id)
+        self._last_word.resumed(client_id)
         if self._state is not _State.CLOSED:
             self._suspicions.session_resumed(client_id)
             self._detector.heard(client_id, now)
@@ -295,7 +293,7 @@ class CoordinatorMachine:
         leavers = [member for member in self._members if member.is_leaving]
         stayers = [member for member in self._members if not member.is_leaving]
         without = [member.client_id for member in stayers]
-        self._untold = {member.client_id for member in self._members if not member.is_connected}
+        self._last_word.end(None, (member.client_id for member in self._members if not member.is_connected))
         effects: Effects = [ev.SendTo(tuple(member.session for member in leavers), Dismissed(pack_ids(without)))]
         if stayers:
             cause = f"it shut down, and {name_ids(without)} did not join in time"
@@ -319,12 +317,11 @@ class CoordinatorMachine:
         """Send the verdict to a client that comes for the first time; a member that comes again wants the next job."""
         if (member := self._members.at(session)) is not None:
             if isinstance(message, Goodbye):
-                self._gone.add(member.client_id)
+                self._last_word.gone((member.client_id,))
             return []
-        if self._last_word is None or not isinstance(message, Register) or message.client_id not in self._untold:
-            return [ev.CloseSession(session)]
-        self._untold.remove(message.client_id)
-        return [ev.SendTo((session,), self._last_word), ev.CloseSession(session)]
+        verdict = self._last_word.take(message.client_id) if isinstance(message, Register) else None
+        told: Effects = [] if verdict is None else [ev.SendTo((session,), verdict)]
+        return [*told, ev.CloseSession(session)]
 
     def _probe_suspects(self, now: float) -> Effects:
         registers = ((tag, self._members[client_id].register) for tag, client_id in self._suspicions.probes(now))
@@ -347,7 +344,7 @@ class CoordinatorMachine:
         self, member: MemberState, cause: str, *, error: str = PeerFailedError.__name__, also: Iterable[int] = ()
     ) -> Effects:
         others = {*self._suspicions.dead, *also} - {member.client_id}
-        self._gone = {*others, member.client_id}
+        self._last_word.gone({*others, member.client_id})
         return self.end(self._verdict(member, cause, error, pack_ids(others)))
 
     # Helpers.
