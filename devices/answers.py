@@ -22,12 +22,15 @@ COORDINATE_MAX = 2**31 - 2
 """The largest coordinate: the extent of the machine, one more, is an int32 as well."""
 
 KIND_CHARS_MAX = 256
+"""Characters of a kind: names of models have some tens."""
+
 DEVICES_MAX = 65_536
-"""The most devices that one client brings to a job."""
+"""Devices of one client: far beyond any host, and few enough for the arrays of the merge."""
 
 KINDS_BYTES_MAX = 1 << 19
 """The most bytes of the kinds of a client's devices on the wire, where equal ones in a row are sent once."""
 
+# Bytes of a kind's length and of the length of its run, at most.
 _KIND_OVERHEAD = 16
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .base import Health
 
 _CONFIRMATION_INTERVAL = 1.0
-"""Seconds between two checks while it is open whether a change lasts."""
+"""Seconds between two checks that are to confirm a change: a defect is known soon, whatever the interval."""
 
 
 class HealthFilter:

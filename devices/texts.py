@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 TEXT_CHARS_MAX = 16_384
-"""Characters of the longest text that is taken over from a backend."""
+"""Characters of a text from a backend, at most: it goes into messages to all clients."""
 
+# Characters of a value in a message: about one line.
 _SHOWN_CHARS_MAX = 80
 
 

@@ -22,7 +22,8 @@ from .nvml_health import GpuHealthReader
 from .sysfs import find_gpu_traces
 from .visible_devices import VISIBLE_VARIABLE, Visible, VisibleGpu, is_own_choice, visible_gpus
 
-# Seconds that GPUs have for a checked copy: at start nothing of ours runs on them, later the user's programs do.
+# Seconds for a memory check, which takes milliseconds on an idle GPU: at start an earlier job may be ending on it;
+# later the user's program may be in its way, and the next check is soon.
 _START_TIMEOUT = 30.0
 _CHECK_TIMEOUT = 5.0
 

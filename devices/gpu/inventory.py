@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from ..cpu.memory import format_bytes
-from .nvml import Nvml, NvmlCallError
+from .nvml import LINKS_MAX, Nvml, NvmlCallError
 from .sysfs import numa_node_of
 
 _MIG_ENABLED = 1
 _REMOTE_IS_SWITCH = 2
-# No GPU has as many; the library ends the count earlier, by not knowing a link.
-_LINKS_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +151,7 @@ def _address(info: Any) -> str:
 
 def _link_ends(nvml: Nvml, handle: Any) -> Iterator[str]:
     """Yield, for each NVLink that is up, the address of the GPU at its other end, or nothing for a switch."""
-    for link in range(_LINKS_MAX):
+    for link in range(LINKS_MAX):
         is_up = nvml.ask_optional("nvmlDeviceGetNvLinkState", handle, link)
         if is_up is None:
             return

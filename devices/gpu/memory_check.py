@@ -14,7 +14,7 @@ from .health import Assessment
 from .inventory import Gpu
 from .visible_devices import VisibleGpu
 
-# A program of the user's that holds a GPU for so many seconds without a gap is taken for stuck.
+# Seconds without a gap in which a small copy gets its turn: a kernel of a program that holds a GPU for longer hangs.
 _STUCK_AFTER = 600.0
 
 _log = logging.getLogger("bringup")

@@ -12,6 +12,9 @@ INSTALL = "pip install 'bringup[gpu]'"
 GPU_IS_LOST, GPU_NEEDS_RESET = 15, 16
 _UNINITIALIZED = 1
 
+LINKS_MAX = 64
+"""NVLinks of a GPU: no GPU has as many, and the library ends the count earlier with an error."""
+
 # What a driver, a library or a GPU that is older, smaller or virtual answers to a question it does not know: invalid
 # argument, not supported, no permission, not found, function not found, no data, not for virtual GPUs, another version
 # of the argument, deprecated.

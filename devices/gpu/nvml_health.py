@@ -9,7 +9,7 @@ from typing import Any
 
 from .health import GpuReading
 from .inventory import Gpu
-from .nvml import GPU_IS_LOST, GPU_NEEDS_RESET, Nvml, NvmlCallError
+from .nvml import GPU_IS_LOST, GPU_NEEDS_RESET, LINKS_MAX, Nvml, NvmlCallError
 
 _SENSOR = 0
 _SHUTDOWN, _SLOWDOWN = 0, 1
@@ -18,7 +18,6 @@ _RETIREMENT_CAUSES = (0, 1)
 # The number where the package is too old to know its name.
 _RECOVERY_FIELD = 230
 _XID_EVENT = 0x8
-_LINKS_MAX = 64
 
 # Programs that fault may make the driver report faster than is read: the rest is for the next reading.
 _EVENTS_MAX = 10_000
@@ -145,7 +144,7 @@ class GpuHealthReader:
     def _links_up(self, handle: Any) -> frozenset[int] | None:
         states: list[int] = []
         try:
-            while len(states) < _LINKS_MAX:
+            while len(states) < LINKS_MAX:
                 state = self._nvml.ask("nvmlDeviceGetNvLinkState", handle, len(states))
                 if state is None:
                     break

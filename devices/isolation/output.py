@@ -9,12 +9,13 @@ import threading
 import weakref
 
 _READ_BYTES = 1 << 16
+# Bytes of the end of the output in memory: more than any error shows.
 _KEPT_BYTES_MAX = 1 << 16
 
 # Milliseconds between two full reads: one that prints without end must not cost the client a core.
 _THROTTLE = 1
 
-# Seconds that the thread has to end: it is told to, and does nothing that lasts.
+# Seconds to join the thread, which is in a poll or a read that the end of its pipes finishes.
 _END = 1.0
 
 

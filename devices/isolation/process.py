@@ -17,14 +17,19 @@ from .child import BOOTSTRAP, GROUP_SIGNALS, STACK_SIGNAL
 from .frames import END, HEADER_BYTES, MalformedPipeFrameError, frame_of, message_of, size_of
 from .output import ProcessOutput
 
-# Seconds between two looks at whether it still runs, where its end does not close its pipe.
+# Seconds between two polls of whether it runs: its end closes its pipe, unless a process that it started has a copy.
 _TICK = 0.5
-# Seconds that it may take to end by itself, to write its stack where it hangs, and to die.
-_END, _STACK, _STACK_TICK, _DEATH = 2.0, 1.0, 0.1, 2.0
-# Seconds to wait for the last of what a process that is dead has printed; what it has started may go on printing.
+# Seconds to end by itself: libraries that release devices at exit take tenths of a second.
+_END = 2.0
+# Seconds for the first line of its stack, which it writes in milliseconds unless its signals are blocked, and between
+# two pieces of it on a busy machine.
+_STACK, _STACK_TICK = 1.0, 0.1
+# Seconds to die of SIGKILL: the kernel puts it off while a driver is in a call that cannot be interrupted.
+_DEATH = 2.0
+# Seconds for the rest of its output after its death: processes that it started may go on printing.
 _LAST_WORDS = 0.2
 _READ_BYTES = 1 << 16
-# Of what it and its libraries print: how much of the end is shown.
+# Bytes of the end of its output in an error: a stack and some lines of a library's log.
 _SHOWN_BYTES_MAX = 3000
 
 

@@ -20,7 +20,8 @@ from .gpus import JaxGpus
 _INSTALL = "pip install 'bringup[jax]'"
 _PLATFORMS = "JAX_PLATFORMS"
 
-# Seconds that devices have for the computation: at start nothing else runs on them, later the user's program does.
+# Seconds for a small computation: at start it is compiled first, which takes seconds; later the user's program may be
+# in its way, and the next check is soon.
 _START_TIMEOUT = 60.0
 _CHECK_TIMEOUT = 5.0
 

@@ -11,7 +11,7 @@ from typing import Any
 from ..base import Health
 from ..polling import wait_until
 
-# A program of the user's that lets nothing else through for so many seconds is taken for stuck.
+# Seconds without a gap in which a small computation gets its turn: a program that holds a device for longer hangs.
 _STUCK_AFTER = 600.0
 
 # Whole numbers so small that their products are exact, whatever precision a platform multiplies matrices in.

@@ -15,8 +15,9 @@ from .slice import TOPOLOGY_VARIABLE, SimSlice, SliceShape, default_shape
 START_SECONDS_VARIABLE = "BRINGUP_SIM_START_SECONDS"
 FAULT_VARIABLE = "BRINGUP_SIM_FAULT"
 
-# Waiting longer than this overflows the wait of a thread.
+# Seconds: a longer wait would overflow that of a thread.
 _MAX_SECONDS = 1e6
+# Far beyond the devices or checks of any test.
 _MAX_COUNT = 1_000_000
 
 _SIGNALS = ("SEGV", "ABRT", "BUS", "FPE", "ILL", "KILL")

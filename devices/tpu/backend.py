@@ -19,7 +19,8 @@ from .discovery import boot_id, find_tpus, is_off_the_bus
 from .environment import TpuEnvironment, visible_chips
 from .errors import TpuErrors
 
-# Seconds that devices have for a computation: nothing else runs on them at start; later the user's program does.
+# Seconds for a small computation: at start it is compiled first, which takes seconds; later the user's program may be
+# in its way, and the next check is soon.
 _START_TIMEOUT = 60.0
 _CHECK_TIMEOUT = 5.0
 
