@@ -153,11 +153,10 @@ CASES: dict[str, str | tuple[str, ...] | Differs] = {
     "G5": Differs(
         "once a client has failed the point raises `UNAVAILABLE`, so that no program trains on alone",
         "killed",
-        f"{_PREEMPTION}test_with_an_unhealthy_client_there_is_no_sync_step",
     ),
     "G6": (
         "tests/integration/test_jax_client.py::test_shutting_down_with_a_notice_that_nobody_has_met",
-        f"{_PREEMPTION}test_who_closes_with_a_notice_pending_is_held_no_longer",
+        f"{_PREEMPTION}test_nobody_waits_for_the_step_of_one_who_is_shutting_down",
     ),
 }
 """By number, where it is shown."""

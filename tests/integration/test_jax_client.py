@@ -40,9 +40,8 @@ def test_what_is_listed_is_there_and_every_case_of_ours_is_listed() -> None:
     named = {name for number in LISTED for name in shown_by(number)} | set(CASES_WITHOUT_A_NUMBER)
     assert {name for name in named if "::" not in name} == set(names_of(MODULE))
     for path, _, name in (each.partition("::") for each in named if "::" in each):
-        functions = [
-            node.name for node in ast.parse((ROOT / path).read_text()).body if isinstance(node, ast.FunctionDef)
-        ]
+        nodes = ast.parse((ROOT / path).read_text()).body
+        functions = [node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
         assert name in functions, f"{path} has no {name}"
 
 
