@@ -31,7 +31,7 @@ from ..machines.coordinator.machine import CoordinatorMachine
 from ..machines.peer.config import PeerConfig
 from ..machines.peer.events import Up
 from ..machines.peer.machine import PeerMachine
-from ..machines.service_machine import Services
+from ..machines.service_machine import ServiceMachine
 from .topology_query import tell_topology
 
 # Measured: an event loop, gRPC, a listener, a connection and two links; on client 0 a connection and services for each.
@@ -101,7 +101,7 @@ def _make_devices(plan: Plan, import_module: Callable[[str], ModuleType]) -> Dev
 
 
 def _make_services(plan: Plan, coordinator: CoordinatorMachine) -> ServiceServer:
-    machine = Services(plan.job.num_clients, plan.options.kv_max_bytes, coordinator.whereabouts, coordinator.live)
+    machine = ServiceMachine(plan.job.num_clients, plan.options.kv_max_bytes, coordinator.whereabouts, coordinator.live)
     return ServiceServer(
         machine, lambda sender: coordinator.is_member(sender.client_id, sender.incarnation), time.monotonic
     )

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from ...errors import ConfigurationError
 from ...transport.ports import LinkIdentity, ServiceLink, ServiceReceiver
 from ...transport.wire.services import Refusal, ServiceReply, ServiceRequest
-from ..machines.service_machine import Services
+from ..machines.service_machine import ServiceMachine
 from .alarm import Alarm
 from .crash import OnCrash, let_crash
 from .service_sessions import RemoteSessions
@@ -30,7 +30,7 @@ class ServiceServer:
     """
 
     def __init__(
-        self, machine: Services, is_member: Callable[[LinkIdentity], bool], clock: Callable[[], float]
+        self, machine: ServiceMachine, is_member: Callable[[LinkIdentity], bool], clock: Callable[[], float]
     ) -> None:
         self.on_crash: OnCrash = let_crash
         self._machine = machine

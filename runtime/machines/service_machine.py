@@ -21,7 +21,7 @@ from .kv.store import StoreMachine
 Replies = list[tuple[int, ServiceReply]]
 
 
-class Services:
+class ServiceMachine:
     """Takes requests one after the other: each is atomic, and their order is total.
 
     A client may have several sessions, one for each event loop that it calls from.

@@ -24,7 +24,7 @@ from bringup.runtime.machines.failure_errors import fresh
 from bringup.runtime.machines.peer import events as ev
 from bringup.runtime.machines.peer.config import PeerConfig
 from bringup.runtime.machines.peer.machine import PeerMachine
-from bringup.runtime.machines.service_machine import Services
+from bringup.runtime.machines.service_machine import ServiceMachine
 from bringup.transport.addresses import Address
 from bringup.transport.wire.messages import TopologyTold
 from bringup.transport.wire.services import ServiceReply, ServiceRequest
@@ -120,7 +120,7 @@ class JobOfPeers:
         if client_id == 0:
             machine = self._machine = CoordinatorMachine(self._coordinator_config())
             services = ServiceServer(
-                Services(self._num_clients, 2**20, machine.whereabouts, machine.live),
+                ServiceMachine(self._num_clients, 2**20, machine.whereabouts, machine.live),
                 lambda sender: machine.is_member(sender.client_id, sender.incarnation),
                 time.monotonic,
             )

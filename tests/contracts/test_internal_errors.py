@@ -23,7 +23,7 @@ from bringup.runtime.drivers.service_sessions import RemoteSessions
 from bringup.runtime.drivers.session_pump import SessionPump
 from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
 from bringup.runtime.machines.peer.machine import PeerMachine
-from bringup.runtime.machines.service_machine import Services
+from bringup.runtime.machines.service_machine import ServiceMachine
 from bringup.runtime.machines.session import limits
 from bringup.runtime.machines.session import machine as session_machine
 from bringup.runtime.machines.session import table as session_table
@@ -40,7 +40,7 @@ PATIENCE = 5.0
 # In which objects of which clients, and in what they are asked to do.
 PEER = [(PeerMachine, name) for name in ("handle", "wake", "deadline")]
 COORDINATOR = [(CoordinatorMachine, name) for name in ("handle", "deadline")]
-SERVICES = [(Services, name) for name in ("handle", "wake", "deadline", "leave")]
+SERVICES = [(ServiceMachine, name) for name in ("handle", "wake", "deadline", "leave")]
 DRIVERS: list[tuple[type, str]] = [
     (CoordinationPeer, "_perform"),
     (CoordinationPeer, "_start_backend"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
 from bringup.runtime.machines.id_ranges import unpack_ids
-from bringup.runtime.machines.service_machine import Services
+from bringup.runtime.machines.service_machine import ServiceMachine
 from bringup.transport.wire import framing
 from bringup.transport.wire.services import CancelCall, ClientIds, ServiceReply, ServiceRequest, SetKey
 
@@ -35,7 +35,7 @@ class SimulatedServices:
     def __init__(self, host: Process, coordinator: CoordinatorMachine, store: StoreOracle) -> None:
         num_clients = host.world.num_clients
         self._host = host
-        self._machine = Services(num_clients, _KV_MAX_BYTES, coordinator.whereabouts, coordinator.live)
+        self._machine = ServiceMachine(num_clients, _KV_MAX_BYTES, coordinator.whereabouts, coordinator.live)
         self._streams: dict[Process, tuple[Stream, Stream]] = {}
         self._callers: list[Process] = []
         self._session_of: dict[Process, int] = {}

@@ -110,11 +110,11 @@ async def _serve(assignment: Assignment, host: HostPipe, clients: int) -> None:
     """Serve as client 0's runtime does, until this process is killed."""
     from ....runtime.configuration.options import Options
     from ....runtime.drivers.service_server import ServiceServer
-    from ....runtime.machines.service_machine import Services
+    from ....runtime.machines.service_machine import ServiceMachine
     from ....transport.network import GrpcNetwork
 
     allow_files(clients)
-    machine = Services(clients, Options().kv_max_bytes, lambda _: "in a crowd", lambda: range(clients))
+    machine = ServiceMachine(clients, Options().kv_max_bytes, lambda _: "in a crowd", lambda: range(clients))
     server = ServiceServer(machine, lambda sender: sender == identity(sender.client_id), time.monotonic)
     network = GrpcNetwork(own=None, loopback=True, bind_address=LOOPBACK, ring_port=assignment.ports[0])
     listener = await network.serve_links(identity(0).incarnation, server.welcome)

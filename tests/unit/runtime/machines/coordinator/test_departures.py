@@ -11,7 +11,7 @@ from bringup.runtime.client.service_client import ServiceClient, name_of_set
 from bringup.runtime.machines.barrier.failures import RoundCounts
 from bringup.runtime.machines.coordinator.departures import Departures
 from bringup.runtime.machines.failure_errors import collective_without
-from bringup.runtime.machines.service_machine import Services
+from bringup.runtime.machines.service_machine import ServiceMachine
 from bringup.transport.wire.messages import Leave, Leaver, Leaving, MemberInfo
 from bringup.transport.wire.services import (
     CancelCall,
@@ -32,7 +32,9 @@ class Job:
     """The services of a job; a client's session has its id, and tickets count."""
 
     def __init__(self, num_clients: int = N) -> None:
-        self.services = Services(num_clients, 2**20, lambda c: f"host-{c}, in phase ready", lambda: range(num_clients))
+        self.services = ServiceMachine(
+            num_clients, 2**20, lambda c: f"host-{c}, in phase ready", lambda: range(num_clients)
+        )
         self.tickets = 0
 
     def call(self, client_id: int, make: Any, *arguments: Any) -> dict[int, ServiceReply]:
