@@ -135,10 +135,11 @@ def test_settings_of_the_users_program_are_its_own(when: str) -> None:
 
 def test_a_busy_device_is_waited_for_by_the_next_check() -> None:
     code = """
+        import jax
         import bringup.devices.jax.check as check
 
-        backend, devices = start()
-        asked = []
+        subject = check.JaxCheck(jax, jax.local_devices())
+        asked, computed = [], []
         check.wait_until = lambda is_done, timeout, interrupted: asked.append(timeout) or False
 
         class Busy:
@@ -149,16 +150,14 @@ def test_a_busy_device_is_waited_for_by_the_next_check() -> None:
 
         class Result:
             def __init__(self, given):
+                computed.append(given)
                 self.addressable_shards = [Busy(part) for part in compute(given).addressable_shards]
 
-        compute = backend._check._compute
-        backend._check._compute = Result
-        one = backend.check_health()
-        same = backend._check._result
-        two = backend.check_health()
-        print(one.ok, two.ok, backend._check._result is same, asked, one.detail.count(", "))
+        compute, subject._compute = subject._compute, Result
+        one, two = check.health_by(subject.run, 5.0), check.health_by(subject.run, 5.0)
+        print(one.ok, two.ok, len(computed), asked, one.detail.count(", "))
     """
-    assert run_jax(code, XLA_FLAGS=EIGHT) == "True True True [5.0, 5.0] 8\n"
+    assert run_jax(code, XLA_FLAGS=EIGHT) == "True True 1 [5.0, 5.0] 8\n"
 
 
 def test_where_jax_knows_the_clients_of_the_job_ids_are_its_own() -> None:
