@@ -102,14 +102,15 @@ def barrier_was_called(process: Process, ticket: int, timeout: float) -> None:
         is_late = not is_done and process.job is not None and is_clean(world, process, process.job.host, since)
         assert not is_late, f"{process.name} still waits at a barrier, {timeout} s after {since:.6f}"
 
-    world.clock.after(timeout + 2 * world.network.latency.worst + world.patience, check)
+    world.clock.after(timeout + 4 * world.network.latency.worst + world.patience, check)
 
 
 def call_was_made(process: Process, what: str, is_done: Callable[[], bool]) -> None:
     """A program waits for an answer of the services from now on, which depends on nobody else."""
     world, job, since = process.world, process.job, process.world.clock.now
     assert job is not None
-    seconds = 2 * world.network.latency.worst + world.patience
+    # A connection may have to be opened first.
+    seconds = 4 * world.network.latency.worst + world.patience
 
     def check(since: float) -> None:
         if is_done() or process.is_over or job.host.is_over or job.verdicts:

@@ -81,9 +81,9 @@ class Mail:
         return letter, MESSAGE + ENCODED_BYTE * letter.size
 
 
-def seconds_to_read(letter: Letter) -> float:
-    """Return how long it takes to receive a message and to act on it."""
-    return MESSAGE + ENCODED_BYTE * letter.size
+def seconds_to_read(size: int) -> float:
+    """Return how long it takes to receive a message of so many bytes and to act on it."""
+    return MESSAGE + ENCODED_BYTE * size
 
 
 def _keep(known: dict[K, Letter], key: K, letter: Letter) -> Letter:

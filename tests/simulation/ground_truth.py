@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from .network import RECONNECT_MAX
+from bringup.transport.attempts import retry_delay
+
+from .network import EVER, RECONNECT_MAX
 
 if TYPE_CHECKING:
     from .process import Process
@@ -69,7 +71,8 @@ def _disturbances(world: World, process: Process, host: Process, *, for_own_stop
     latency = world.network.latency
     cuts = [(c.since, c.until + c.hole + RECONNECT_MAX) for c in world.network.cuts if c.touches(process.client_id, 0)]
     breaks = [(t, t + _LATE + 8 * latency.worst) for t in (*process.breaks, *host.breaks)]
-    hindered = [(begin, end + _LATE + 8 * latency.worst) for p in (process, host) for begin, end in p.dials.hindrances]
+    late = retry_delay(EVER) + _LATE + 8 * latency.worst
+    hindered = [(begin, end + late) for p in (process, host) for begin, end in p.dials.hindrances]
     overloads = [(begin, end + _LATE) for begin, end in host.overloads]
     own_stops = process.stops if for_own_stops else ()
     # Whoever has not heard the host for a while is dialling it anew when that goes on.

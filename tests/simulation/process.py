@@ -19,12 +19,12 @@ from bringup.runtime.machines.session.limits import ending_of
 from bringup.transport.wire.services import EnterBarrier, ServiceReply
 
 from . import bounds, invariants
+from .control_plane import CoordinatorLink, CoordinatorSessions
 from .dialling import Dials
 from .machine_runner import MachineRunner
 from .network import EVER
 from .os_process import OsProcess
 from .preemption_points import PreemptionPoints
-from .session import ClientLink, HostSessions
 
 if TYPE_CHECKING:
     from .job import Job
@@ -75,8 +75,8 @@ class Process(OsProcess):
         self.coordinator: MachineRunner | None = None
         self.hosted: Job | None = None
         self.job: Job | None = None
-        self.link = ClientLink(self)
-        self.sessions = HostSessions(self)
+        self.link = CoordinatorLink(self)
+        self.sessions = CoordinatorSessions(self)
         self.dials = Dials(config.heartbeat_timeout)
         self.ring_end: RingEnd | None = None
         self.is_over = False
@@ -208,7 +208,7 @@ class Process(OsProcess):
     def is_connected(self) -> bool:
         """Whether it and the coordinator use the same connection."""
         carrier = self.link.carrier
-        return carrier is not None and carrier.host.sessions.carries(carrier)
+        return carrier is not None and carrier.sessions.carries(carrier)
 
     @property
     def wants_to_leave(self) -> bool:
@@ -354,6 +354,8 @@ class Process(OsProcess):
         self.is_over = True
         self.is_listening = False
         self.link.abandon()
+        if self.job is not None:
+            self.job.services.end_of(self)
         self.peer.end()
         for connection in list(self.connections):
             connection.close_at_client()

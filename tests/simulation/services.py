@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
 from bringup.runtime.machines.id_ranges import unpack_ids
 from bringup.runtime.machines.service_machine import ServiceMachine
+from bringup.runtime.machines.session.effects import Effect, Ended, GivenUp, Gone
+from bringup.runtime.machines.session.limits import SERVICES_KEPT_MAX
 from bringup.transport.wire import framing
 from bringup.transport.wire.services import CancelCall, ClientIds, ServiceReply, ServiceRequest, SetKey
 
 from . import invariants
 from .costs import SERVICE_BYTE, SERVICE_MESSAGE, Meter
 from .network import Stream
+from .session import AcceptedSessions, DialledSession, Letter
 
 if TYPE_CHECKING:
     from .process import Process
@@ -24,25 +26,91 @@ if TYPE_CHECKING:
 _KV_MAX_BYTES = 2**30
 _FIRST_TICKET = 1_000_000
 """Of calls on the store; those of barriers are below."""
-_ON_THEIR_WAY_MAX = 32
 
 Replies = list[tuple[int, ServiceReply]]
 
 
+def _posted(sender: Process, number: int, message: Any) -> Letter:
+    letter = Letter(number, message, len(framing.encode(message)))
+    sender.work(SERVICE_MESSAGE + SERVICE_BYTE * letter.size)
+    return letter
+
+
+class _ServiceLink(DialledSession):
+    """A client's session with the services."""
+
+    def __init__(self, process: Process, services: SimulatedServices) -> None:
+        super().__init__(process, SERVICES_KEPT_MAX, begins_anew=False)
+        self._services = services
+
+    def dial(self, number: int, *, is_expected: bool) -> None:
+        """See `DialledSession`."""
+        self.process.world.wire.dial_services(self, number, self._services.sessions)
+
+    def posted(self, number: int, message: Any) -> Letter:
+        """See `DialledSession`."""
+        return _posted(self.process, number, message)
+
+    def deliver(self, letter: Letter) -> None:
+        """See `DialledSession`."""
+        self._services.arrive(self.process, letter.message, letter.size)
+
+    def tell(self, effect: Effect) -> None:
+        """See `DialledSession`."""
+        if isinstance(effect, Gone | GivenUp):
+            self.process.abort(RuntimeError(effect.reason))
+
+
+class _ServiceSessions(AcceptedSessions):
+    """The sessions of the services.
+
+    Attributes:
+        number_of: the session of each client that has sent something.
+    """
+
+    def __init__(self, process: Process, services: SimulatedServices) -> None:
+        super().__init__(process, SERVICES_KEPT_MAX, 0.0)
+        self.number_of: dict[Process, int] = {}
+        self._services = services
+
+    def posted(self, number: int, message: Any) -> Letter:
+        """See `AcceptedSessions`."""
+        return _posted(self.process, number, message)
+
+    def deliver(self, client: Process, session: int, letter: Letter) -> None:
+        """See `AcceptedSessions`."""
+        self.number_of[client] = session
+        self._services.take(client, letter.message, letter.size)
+
+    def acknowledged(self) -> None:
+        """See `AcceptedSessions`."""
+        self._services.go_on()
+
+    def tell(self, effect: Effect) -> None:
+        """See `AcceptedSessions`."""
+        if isinstance(effect, Ended) and effect.is_forgotten:
+            self._services.close_session(self.clients[effect.session])
+
+
 class SimulatedServices:
-    """Each client has one channel, which outlives its links: what is sent arrives, in order, as long as both live."""
+    """Each client but the host has a session with them, which outlives its links.
+
+    Attributes:
+        sessions: the accepting side.
+    """
 
     def __init__(self, host: Process, coordinator: CoordinatorMachine, store: StoreOracle) -> None:
         num_clients = host.world.num_clients
         self._host = host
         self._machine = ServiceMachine(num_clients, _KV_MAX_BYTES, coordinator.whereabouts, coordinator.live)
-        self._streams: dict[Process, tuple[Stream, Stream]] = {}
+        self.sessions = _ServiceSessions(host, self)
+        self._links: dict[Process, _ServiceLink] = {}
+        self._local = Stream(host.world.network, host.client_id, host, is_local=True, sender=host)
         self._callers: list[Process] = []
         self._session_of: dict[Process, int] = {}
         self._leavers: set[int] = set()
         self._asked: dict[tuple[int, int], Callable[[ServiceReply], None]] = {}
         self._tickets = itertools.count(_FIRST_TICKET)
-        self._on_their_way: Counter[int] = Counter()
         self._is_at_work = False
         self._armed_for: float | None = None
         self._meter = Meter()
@@ -50,16 +118,21 @@ class SimulatedServices:
 
     def call(self, caller: Process, request: ServiceRequest) -> None:
         """Bring a request of a client to the services."""
-        up, _ = self._streams_of(caller)
-        size = len(framing.encode(request))
-        caller.work(SERVICE_MESSAGE + SERVICE_BYTE * size)
-        up.put(self._take, self._session_of[caller], request, size)
+        self._join(caller)
+        if caller is self._host:
+            size = len(framing.encode(request))
+            caller.work(SERVICE_MESSAGE + SERVICE_BYTE * size)
+            return self._local.put(self.take, caller, request, size)
+        link = self._links[caller]
+        if not link.machine.number:
+            link.begin()
+        return link.send(request)
 
     def ask(
         self, caller: Process, make: Callable[[int], ServiceRequest], on_reply: Callable[[ServiceReply], None]
     ) -> int:
         """Bring a call on the key-value store to the services, given its ticket; returns that, for `cancel`."""
-        self._streams_of(caller)
+        self._join(caller)
         ticket = next(self._tickets)
         self._asked[self._session_of[caller], ticket] = on_reply
         self.call(caller, make(ticket))
@@ -72,31 +145,42 @@ class SimulatedServices:
 
     def fill(self, keys: int) -> None:
         """Set so many keys, which costs nothing."""
-        self._streams_of(self._host)
+        self._join(self._host)
         for number in range(keys):
             self._machine.handle(0, self._host.client_id, SetKey(1, f"d/{number:06}", b"value", False), 0.0)
 
-    def _streams_of(self, caller: Process) -> tuple[Stream, Stream]:
-        if caller not in self._streams:
-            network, host = self._host.world.network, self._host
-            is_local = caller is host
-            up = Stream(network, caller.client_id, host, is_local=is_local, sender=caller)
-            down = Stream(network, host.client_id, caller, is_local=is_local, sender=host)
-            self._streams[caller] = (up, down)
+    def link_of(self, caller: Process) -> DialledSession:
+        """Return the session of a client, other than the host."""
+        return self._links[caller]
+
+    def end_of(self, caller: Process) -> None:
+        """A client uses the services no more."""
+        if (link := self._links.get(caller)) is not None:
+            link.finish()
+            link.abandon()
+
+    def _join(self, caller: Process) -> None:
+        if caller not in self._session_of:
             self._session_of[caller] = len(self._callers)
             self._callers.append(caller)
-        return self._streams[caller]
+            if caller is not self._host:
+                self._links[caller] = _ServiceLink(caller, self)
 
-    def _take(self, session: int, request: ServiceRequest, size: int) -> None:
-        caller = self._callers[session]
-        if self._is_over or caller.is_over:
+    def take(self, caller: Process, request: ServiceRequest, size: int) -> None:
+        """Take in a request."""
+        if self._is_over:
             return
-        now = self._host.world.clock.now
+        session, now = self._session_of[caller], self._host.world.clock.now
         self._host.work(SERVICE_MESSAGE + SERVICE_BYTE * size)
         self._store.served(caller, request)
         self._tell(self._measured(lambda: self._machine.handle(session, caller.client_id, request, now)))
         self._arm()
-        self._go_on()
+        self.go_on()
+
+    def close_session(self, caller: Process) -> None:
+        """The session of a client has ended."""
+        if not self._is_over:
+            self._tell(self._machine.close_session(self._session_of[caller], self._host.world.clock.now))
 
     def _measured(self, step: Callable[[], Replies]) -> Replies:
         if not self._host.world.is_metered:
@@ -105,7 +189,7 @@ class SimulatedServices:
         self._host.work(seconds)
         return replies
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
         """Let what takes long go on, once whoever has come meanwhile was served."""
         if not self._is_at_work and self._machine.has_work(self._has_room):
             self._is_at_work = True
@@ -115,20 +199,22 @@ class SimulatedServices:
         self._is_at_work = False
         if not self._is_over:
             self._tell(self._measured(lambda: self._machine.work(self._has_room)))
-            self._go_on()
+            self.go_on()
 
     def _has_room(self, session: int) -> bool:
-        return self._on_their_way[session] < _ON_THEIR_WAY_MAX
+        accepted = self._accepted(self._callers[session])
+        return accepted is None or accepted.has_room
 
-    def _arrive(self, session: int, reply: ServiceReply, size: int) -> None:
-        caller = self._callers[session]
-        self._on_their_way[session] -= 1
+    def _accepted(self, caller: Process) -> Any:
+        return self.sessions.table.get(self.sessions.number_of.get(caller, 0))
+
+    def arrive(self, caller: Process, reply: ServiceReply, size: int) -> None:
+        """A reply has come."""
         caller.work(SERVICE_MESSAGE + SERVICE_BYTE * size)
         if reply.ticket < _FIRST_TICKET:
             caller.barrier_done(reply)
-        elif not caller.is_over and (on_reply := self._asked.get((session, reply.ticket))) is not None:
+        elif not caller.is_over and (on_reply := self._asked.get((self._session_of[caller], reply.ticket))) is not None:
             on_reply(reply)
-        self._host.later(0.0, self._go_on)
 
     def _tell(self, replies: Replies) -> None:
         for open_round in self._machine.open_rounds():
@@ -140,11 +226,15 @@ class SimulatedServices:
                 invariants.barrier_ends(self._host.world, caller, reply)
             elif isinstance(reply, ClientIds):
                 invariants.are_alive(self._host.world, caller, reply)
-            _, down = self._streams_of(caller)
+            self._reply(caller, reply)
+
+    def _reply(self, caller: Process, reply: ServiceReply) -> None:
+        if caller is self._host:
             size = len(framing.encode(reply))
-            self._host.work(SERVICE_MESSAGE + SERVICE_BYTE * size)
-            self._on_their_way[session] += 1
-            down.put(self._arrive, session, reply, size)
+            caller.work(SERVICE_MESSAGE + SERVICE_BYTE * size)
+            self._local.put(self.arrive, caller, reply, size)
+        elif (accepted := self._accepted(caller)) is not None:
+            self.sessions.send(accepted.number, reply)
 
     def leave(self, client_id: int) -> None:
         """A client has begun to leave."""

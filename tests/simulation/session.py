@@ -1,38 +1,30 @@
-"""The sessions of simulated processes: the machines that ship, pumped over simulated connections."""
+"""The sessions of simulated processes: the machines that ship, pumped over simulated connections.
+
+Whatever becomes of connections, each message of a session arrives once, and in order: that is checked for each.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bringup.runtime.machines.coordinator import events as coordinator_events
-from bringup.runtime.machines.peer import events as ev
 from bringup.runtime.machines.session.effects import (
     Began,
     Dial,
     Drop,
+    Effect,
     Effects,
-    Ended,
     Finish,
     Finished,
-    Flushed,
-    GivenUp,
-    Gone,
-    Lost,
-    Opened,
-    Resumed,
-    TableClosed,
 )
-from bringup.runtime.machines.session.limits import CONTROL_KEPT_MAX, Ending
 from bringup.runtime.machines.session.machine import SessionMachine
 from bringup.runtime.machines.session.table import SessionTable
-from bringup.transport.wire.messages import ClientMessage, CoordinatorMessage, Leave, Message
 from bringup.transport.wire.session_messages import OpenSession, SessionMessage
 
-from .costs import Letter, seconds_to_read
 from .machine_runner import LATENESS_MAX
-from .network import EVER, Network, Stream
+from .network import EVER, Stream
 
 if TYPE_CHECKING:
     from .process import Process
@@ -42,17 +34,36 @@ _RESET = "the connection broke: Connection reset"
 Reaction = Callable[[str], None]
 
 
+class Numbered(NamedTuple):
+    """What a session carries: a message, and its number in the session."""
+
+    number: int
+    message: Any
+
+
+class Letter(NamedTuple):
+    """What arrives: the message as it was decoded, and how many bytes it had."""
+
+    number: int
+    message: Any
+    size: int
+
+
 class Connection:
-    """Between a client's process and the one that hosts the coordinator.
+    """Between a client's process and the one that hosts the coordinator, and the services.
 
     Attributes:
+        link: what pumps a session over it at the client; `sessions`: at the host.
         number_at_client: by which the client's session knows it; likewise at the host.
         on_lost_at_client: told at the client when it ends there, unless the client ended it; likewise at the host.
     """
 
-    def __init__(self, network: Network, client: Process, host: Process) -> None:
-        self.client = client
-        self.host = host
+    def __init__(self, link: DialledSession, sessions: AcceptedSessions) -> None:
+        self.link = link
+        self.sessions = sessions
+        self.client = client = link.process
+        self.host = host = sessions.process
+        network = client.world.network
         self.up = Stream(network, client.client_id, host, is_local=client is host, sender=client)
         self.down = Stream(network, host.client_id, client, is_local=client is host, sender=host)
         self.number_at_client = self.number_at_host = 0
@@ -157,49 +168,69 @@ class Alarm:
             self._wake()
 
 
-class ClientLink:
-    """What pumps the session of a client with the coordinator.
+class DialledSession:
+    """What pumps a session at the client; a plane says how to dial, and what becomes of messages and news.
 
     Attributes:
         machine: the dialling side.
         dialled: the connections that are asked for, and not open yet.
+        end: how the session has ended, once it has.
     """
 
-    def __init__(self, process: Process) -> None:
-        self.machine: SessionMachine[Message] = SessionMachine(CONTROL_KEPT_MAX, begins_anew=True)
+    def __init__(self, process: Process, kept_max: int, *, begins_anew: bool) -> None:
+        self.process = process
+        self.machine: SessionMachine[Numbered] = SessionMachine(kept_max, begins_anew=begins_anew)
         self.dialled: set[int] = set()
-        self._process = process
+        self.end: str | None = None
+        self._kept_max = kept_max
         self._ends: dict[int, Connection] = {}
         self._alarm = Alarm(process, self._wake)
-        self._tag: ev.Tag = 0
+        self._num_sent = self._num_heard = 0
         self._on_finished: Callable[[], None] | None = None
 
-    def connect(self, tag: ev.Tag) -> None:
+    # What a plane makes of it.
+
+    def dial(self, number: int, *, is_expected: bool) -> None:
+        """Ask for a connection: `opened` or `unreachable` is called."""
+        raise NotImplementedError
+
+    def posted(self, number: int, message: Any) -> Letter:
+        """Return what is sent; the work that this takes is done."""
+        raise NotImplementedError
+
+    def deliver(self, letter: Letter) -> None:
+        """Take a message."""
+        raise NotImplementedError
+
+    def tell(self, effect: Effect) -> None:
+        """Take news of the session."""
+
+    # What its owner wants.
+
+    def begin(self) -> None:
         """Begin a session."""
-        self._tag = tag
-        self._perform(self.machine.begin(self._process.world.rng.getrandbits(63), self._now))
+        self._num_sent = self._num_heard = 0
+        self.perform(self.machine.begin(self.process.world.rng.getrandbits(63), self.now))
 
-    def redial(self) -> None:
-        """Dial although a connection stands."""
-        self._perform(self.machine.redial())
+    def send(self, message: Any) -> None:
+        """Bring a message to the other side."""
+        self.perform(self.machine.put(Numbered(self._num_sent, message)))
+        self._num_sent += 1
+        kept = self.machine.num_kept
+        assert kept <= self._kept_max, f"{self.process.name} keeps {kept} messages of at most {self._kept_max}"
 
-    def send(self, message: ClientMessage) -> None:
-        """Bring a message to the coordinator."""
-        assert self.machine.number, f"{self._process.name} sends {message} without a session"
-        self._perform(self.machine.put(message))
-
-    def finish(self, then: Callable[[], None]) -> None:
+    def finish(self, then: Callable[[], None] = lambda: None) -> None:
         """End the session; `then` happens when it has ended."""
         self._on_finished = then
         if self.machine.is_closed:
             return then()
-        return self._perform(self.machine.finish(self._now))
+        return self.perform(self.machine.finish(self.now))
 
     def abandon(self) -> None:
         """Use it no more."""
         self._on_finished = None
         self.dialled.clear()
-        self._perform(self.machine.abandon())
+        self.perform(self.machine.abandon())
 
     @property
     def carrier(self) -> Connection | None:
@@ -216,203 +247,185 @@ class ClientLink:
         self._ends[number] = connection
         connection.number_at_client = number
         connection.on_lost_at_client = partial(self._lost, number)
-        return self._perform(self.machine.opened(number, self._now))
+        return self.perform(self.machine.opened(number, self.now))
 
     def unreachable(self, number: int, reason: str) -> None:
         """A connection cannot be made, for good."""
         if number in self.dialled:
             self.dialled.discard(number)
-            self._perform(self.machine.unreachable(number, reason))
+            self.perform(self.machine.unreachable(number, reason))
 
-    def arrive(self, connection: Connection, letter: Letter) -> None:
+    def arrive(self, connection: Connection, message: Letter | SessionMessage) -> None:
         """A message has come."""
         number = connection.number_at_client
-        message: Any = letter.message
         if self._ends.get(number) is not connection:
-            return
+            return None
         if isinstance(message, SessionMessage):
-            self._perform(self.machine.receive(number, message, self._now))
-            return
-        process = self._process
-        process.work(seconds_to_read(letter))
-        if self.machine.take(number):
-            process.heard_host_at = self._now
-            process.tell_peer(ev.Received(message))
-        self._pump()
+            return self.perform(self.machine.receive(number, message, self.now))
+        if self.machine.take(number, message.size):
+            name, expected = self.process.name, self._num_heard
+            assert message.number == expected, f"{name} hears message {message.number} of its session, not {expected}"
+            self._num_heard += 1
+            self.deliver(message)
+        return self._pump()
 
     def _lost(self, number: int, reason: str) -> None:
         del self._ends[number]
-        self._perform(self.machine.lost(number, reason, self._now))
+        self.perform(self.machine.lost(number, reason, self.now))
 
     def _wake(self) -> None:
-        if self._process.gone_at == EVER:
-            self._perform(self.machine.wake(self._now))
+        if self.process.gone_at == EVER:
+            self.perform(self.machine.wake(self.now))
 
     # Effects.
 
-    def _perform(self, effects: Effects) -> None:
-        process = self._process
+    def perform(self, effects: Effects) -> None:
+        """Carry effects out."""
+        self._pump()
         for effect in effects:
             match effect:
                 case Dial(number, is_expected):
                     self.dialled.add(number)
-                    process.world.wire.dial(self, process, number, is_expected=is_expected)
+                    self.dial(number, is_expected=is_expected)
                 case Drop(number):
                     self.dialled.discard(number)
                     if (end := self._ends.pop(number, None)) is not None:
                         end.close_at_client()
-                case Opened():
-                    process.tell_peer(ev.Connected(self._tag, process.link_address))
-                case Resumed():
-                    process.tell_peer(ev.Reconnected())
-                case Lost(reason):
-                    process.tell_peer(ev.SessionLost(reason))
-                case Gone(reason):
-                    process.tell_peer(ev.CoordinatorGone(reason))
-                case GivenUp(reason):
-                    process.tell_peer(ev.SessionGivenUp(reason))
-                case Finished():
+                case Finished(reason):
+                    self.end = reason
                     then, self._on_finished = self._on_finished, None
                     if then is not None:
                         then()
+                case _:
+                    self.tell(effect)
         self._pump()
         self._alarm.set(self.machine.deadline())
 
     def _pump(self) -> None:
         for number, end in list(self._ends.items()):
             while (message := self.machine.next_to_send(number)) is not None:
-                end.up.put(end.host.sessions.arrive, end, _posted(self._process, message))
+                end.up.put(end.sessions.arrive, end, self._letter(message))
+
+    def _letter(self, message: Numbered | SessionMessage) -> Letter | SessionMessage:
+        """Return what arrives; the few messages of sessions themselves cost nothing."""
+        return self.posted(*message) if isinstance(message, Numbered) else message
 
     @property
-    def _now(self) -> float:
-        return self._process.world.clock.now
+    def now(self) -> float:
+        """The time."""
+        return self.process.world.clock.now
 
 
-class HostSessions:
-    """What pumps the sessions of a coordinator.
+class AcceptedSessions:
+    """What pumps all sessions of one plane at the host; the plane says what becomes of messages and news.
 
     Attributes:
         table: the accepting side.
         clients: the process at the other end of each session, by its number.
     """
 
-    def __init__(self, process: Process) -> None:
-        self.table: SessionTable[int, Message] = SessionTable(CONTROL_KEPT_MAX, process.config.heartbeat_timeout)
+    def __init__(self, process: Process, kept_max: int, heartbeat_timeout: float) -> None:
+        self.process = process
+        self.table: SessionTable[int, Numbered] = SessionTable(kept_max, heartbeat_timeout)
         self.clients: dict[int, Process] = {}
-        self._heard: set[int] = set()
-        self._process = process
+        self._kept_max = kept_max
         self._ends: dict[int, Connection] = {}
         self._alarm = Alarm(process, self._wake)
-        self._on_flushed: Callable[[], None] = lambda: None
-        self._on_closed: Callable[[], None] = lambda: None
+        self._num_sent: Counter[int] = Counter()
+        self._num_heard: Counter[int] = Counter()
+
+    # What a plane makes of it.
+
+    def posted(self, number: int, message: Any) -> Letter:
+        """Return what is sent; the work that this takes is done."""
+        raise NotImplementedError
+
+    def deliver(self, client: Process, session: int, letter: Letter) -> None:
+        """Take a message."""
+        raise NotImplementedError
+
+    def tell(self, effect: Effect) -> None:
+        """Take news of a session, or of the table."""
+
+    def acknowledged(self) -> None:
+        """Take note that a client may have received more."""
+
+    # What its owner wants.
 
     def accept(self, connection: Connection) -> None:
         """A connection was made."""
-        number = connection.number_at_host = self.table.connected(self._now)
+        number = connection.number_at_host = self.table.connected(self.now)
         self._ends[number] = connection
         connection.on_lost_at_host = partial(self._lost, number)
         self._alarm.set(self.table.deadline())
 
-    def send(self, session: int, message: CoordinatorMessage) -> None:
+    def send(self, session: int, message: Any) -> None:
         """Bring a message to a client."""
-        self._perform(self.table.put(session, message))
-        self._pump_session(session)
-
-    def finish(self, session: int) -> None:
-        """End a session after what was said in it."""
-        self._perform(self.table.finish(session, self._now))
-        self._pump_session(session)
-
-    def close(self, ending: Ending, on_flushed: Callable[[], None], on_closed: Callable[[], None]) -> None:
-        """Let all clients hear of the end."""
-        self._on_flushed, self._on_closed = on_flushed, on_closed
-        self._perform(self.table.close(ending, self._now))
-        for number in list(self._ends):
-            self._pump(number)
-
-    def stay(self, *, is_needed: bool) -> None:
-        """Stay for those that are away, where that is needed."""
-        self._perform(self.table.stay(self._now, is_needed=is_needed))
-
-    def all_told(self) -> None:
-        """Stay no longer."""
-        self._perform(self.table.all_told())
+        if (accepted := self.table.get(session)) is None:
+            return
+        self.perform(self.table.put(session, Numbered(self._num_sent[session], message)))
+        self._num_sent[session] += 1
+        assert accepted.num_kept <= self._kept_max, f"{accepted.num_kept} messages are kept of at most {self._kept_max}"
+        self.pump(accepted.carrier)
 
     def carries(self, connection: Connection) -> bool:
-        """Return whether a connection carries a session in which the coordinator has heard something."""
+        """Return whether a connection carries a session in which something was heard here."""
         accepted = self.table.carried_by(connection.number_at_host)
-        return accepted is not None and accepted.number in self._heard
+        return accepted is not None and self._num_heard[accepted.number] > 0
 
-    def arrive(self, connection: Connection, letter: Letter) -> None:
+    def arrive(self, connection: Connection, message: Letter | SessionMessage) -> None:
         """A message has come."""
         number = connection.number_at_host
-        message: Any = letter.message
         if self._ends.get(number) is not connection:
             return
         if isinstance(message, OpenSession):
-            self._perform(self.table.open(number, message.session, message), connection.client)
+            self.perform(self.table.open(number, message.session, message), connection.client)
         elif isinstance(message, SessionMessage):
-            self._perform(self.table.receive(number, message))
-        else:
-            self._process.work(seconds_to_read(letter))
-            if session := self.table.take(number):
-                self._deliver(connection.client, session, message)
-        self._pump(number)
-
-    def _deliver(self, client: Process, session: int, message: ClientMessage) -> None:
-        client.heard_at = self._now
-        self._heard.add(session)
-        if type(message) is Leave:
-            client.is_let_go = True
-        self._process.tell_coordinator(coordinator_events.MessageReceived(session, message))
+            self.perform(self.table.receive(number, message))
+            self.acknowledged()
+        elif session := self.table.take(number, message.size):
+            name, expected = connection.client.name, self._num_heard[session]
+            assert message.number == expected, f"message {message.number} of {name} is heard, not {expected}"
+            self._num_heard[session] += 1
+            self.deliver(connection.client, session, message)
+        self.pump(number)
 
     def _lost(self, number: int, reason: str) -> None:
         del self._ends[number]
-        self._perform(self.table.lost(number, reason))
+        self.perform(self.table.lost(number, reason))
 
     def _wake(self) -> None:
-        if self._process.gone_at == EVER:
-            self._perform(self.table.wake(self._now))
+        if self.process.gone_at == EVER:
+            self.perform(self.table.wake(self.now))
 
-    def _perform(self, effects: Effects, client: Process | None = None) -> None:
+    def perform(self, effects: Effects, client: Process | None = None) -> None:
+        """Carry effects out."""
         for effect in effects:
             match effect:
                 case Drop(number) | Finish(number):
-                    self._pump(number)
+                    self.pump(number)
                     if (end := self._ends.pop(number, None)) is not None:
                         end.close_at_host()
-                case Began(session) if client is not None:
+                case Began(session):
+                    assert client is not None
                     self.clients[session] = client
-                case Resumed(session):
-                    self.clients[session].heard_at = self._now
-                    self._process.tell_coordinator(coordinator_events.SessionResumed(session))
-                case Ended(session, reason, is_settled):
-                    self._process.tell_coordinator(coordinator_events.SessionEnded(session, reason, is_settled))
-                case Flushed():
-                    self._on_flushed()
-                case TableClosed():
-                    self._on_closed()
+                case _:
+                    self.tell(effect)
         self._alarm.set(self.table.deadline())
 
-    def _pump_session(self, session: int) -> None:
-        if (accepted := self.table.get(session)) is not None:
-            self._pump(accepted.carrier)
+    def pump(self, number: int) -> None:
+        """Write what there is for a connection."""
+        if (end := self._ends.get(number)) is not None:
+            while (message := self.table.next_to_send(number)) is not None:
+                letter = self.posted(*message) if isinstance(message, Numbered) else message
+                end.down.put(end.link.arrive, end, letter)
 
-    def _pump(self, number: int) -> None:
-        if (end := self._ends.get(number)) is None:
-            return
-        while (message := self.table.next_to_send(number)) is not None:
-            end.down.put(end.client.link.arrive, end, _posted(self._process, message))
+    def pump_all(self) -> None:
+        """Write what there is for all connections."""
+        for number in list(self._ends):
+            self.pump(number)
 
     @property
-    def _now(self) -> float:
-        return self._process.world.clock.now
-
-
-def _posted(sender: Process, message: Message | SessionMessage) -> Letter:
-    """Return what arrives; the few messages of sessions themselves cost nothing."""
-    if isinstance(message, SessionMessage):
-        return Letter(message, 0)
-    letter, seconds = sender.world.wire.mail.encode(message)
-    sender.work(seconds)
-    return letter
+    def now(self) -> float:
+        """The time."""
+        return self.process.world.clock.now

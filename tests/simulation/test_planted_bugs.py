@@ -291,8 +291,8 @@ PLANTED: dict[Planting, int] = {
     take_a_late_registration_for_a_new_one: 285,
     release_a_barrier_early: 0,
     read_what_was: 3,
-    forget_to_tell_what_a_delete_takes_along: 62,
-    take_leavers_for_alive: 23,
+    forget_to_tell_what_a_delete_takes_along: 75,
+    take_leavers_for_alive: 15,
     place_the_point_elsewhere: 139,
     keep_unhealthy_devices_to_itself: 11,
     wait_for_the_answer_to_a_registration: 68,
@@ -320,7 +320,7 @@ PLANTED: dict[Planting, int] = {
     lose_what_was_on_its_way: 63,
     take_in_a_twin: 14,
     believe_any_table: 35,
-    lose_patience: 23,
+    lose_patience: 29,
 }
 """Each with a seed that finds it, or did: whatever changes what is drawn changes which. That one is tried first."""
 

@@ -15,7 +15,7 @@ from bringup.transport.ports import ProbeOutcome
 from .costs import Mail
 from .dialling import Dial
 from .network import EVER
-from .session import ClientLink, Connection
+from .session import AcceptedSessions, Connection, DialledSession
 
 if TYPE_CHECKING:
     from .process import Process
@@ -40,10 +40,11 @@ class Wire:
         self.mail = Mail()
         self._waiting: list[Dial] = []
 
-    # A connection to the coordinator.
+    # Connections that carry sessions.
 
-    def dial(self, link: ClientLink, client: Process, number: int, *, is_expected: bool) -> None:
+    def dial_coordinator(self, link: DialledSession, number: int, *, is_expected: bool) -> None:
         """Connect with the coordinator: with whoever comes, or, where one `is_expected`, unless nobody is there."""
+        client = link.process
         Dial(
             client,
             Goal.SESSION if is_expected else Goal.COORDINATOR,
@@ -54,7 +55,12 @@ class Wire:
             final=lambda _: link.unreachable(number, "connection refused"),
         ).attempt()
 
-    def _arrive(self, link: ClientLink, number: int, dial: Dial) -> None:
+    def dial_services(self, link: DialledSession, number: int, sessions: AcceptedSessions) -> None:
+        """Connect with the services, for as long as it takes."""
+        arrive = partial(self._arrive_at_services, link, number, sessions)
+        Dial(link.process, Goal.SERVICES, COORDINATOR, arrive, is_wanted=lambda: number in link.dialled).attempt()
+
+    def _arrive(self, link: DialledSession, number: int, dial: Dial) -> None:
         host, client = self.world.host, dial.process
         if host is not None:
             dial.worked()
@@ -72,16 +78,26 @@ class Wire:
             patience = retry_delay(self.world.clock.now - dial.process.began)
             dial.process.later(self.world.rng.uniform(0, patience), dial.attempt)
 
-    def _accept(self, link: ClientLink, number: int, host: Process, dial: Dial) -> None:
-        client = dial.process
-        if client.gone_at < EVER:
-            return None
-        if self.world.host is not host:
-            return self._arrive(link, number, dial)
-        connection = Connection(self.network, client, host)
+    def _accept(self, link: DialledSession, number: int, host: Process, dial: Dial) -> None:
+        if self.world.host is host:
+            self._connect(link, number, host.sessions, dial)
+        elif dial.process.gone_at == EVER:
+            self._arrive(link, number, dial)
+
+    def _arrive_at_services(self, link: DialledSession, number: int, sessions: AcceptedSessions, dial: Dial) -> None:
+        if sessions.process.is_listening:
+            dial.worked()
+            sessions.process.deliver(self._connect, link, number, sessions, dial)
+        else:
+            dial.process.later(self.network.delay(), dial.fail, TroubleKind.REFUSED)
+
+    def _connect(self, link: DialledSession, number: int, sessions: AcceptedSessions, dial: Dial) -> None:
+        if dial.process.gone_at < EVER or sessions.process.gone_at < EVER:
+            return
+        connection = Connection(link, sessions)
         connection.on_lost_at_client = lambda _: dial.fail(TroubleKind.BROKEN)
-        host.sessions.accept(connection)
-        return connection.begin(link.opened, number, connection, is_swallowed=dial.is_swallowed)
+        sessions.accept(connection)
+        connection.begin(link.opened, number, connection, is_swallowed=dial.is_swallowed)
 
     # A process is asked whether it lives.
 
