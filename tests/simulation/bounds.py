@@ -67,8 +67,9 @@ def process_crashed(culprit: Process) -> None:
 
 
 def process_gave_up(culprit: Process) -> None:
-    """A process has failed on its own just now, and says so."""
-    _expect(culprit, 2 * culprit.world.network.latency.worst, "gave up")
+    """A process has failed on its own just now, and says so, unless it is killed before that has left."""
+    seconds = 2 * culprit.world.network.latency.worst
+    _expect(culprit, seconds, "gave up", lambda: not culprit.has_crashed)
 
 
 def link_broke(culprit: Process, neighbour: Process) -> None:

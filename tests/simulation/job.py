@@ -28,7 +28,7 @@ class Job:
         verdicts: the coordinator's, with the times.
         committed_at: when it was, if it was.
         store: what its key-value store must hold, and its clients must see.
-        points: whether clients were told to save, by the step at which they were.
+        points: which clients were told to save, or not to, by the step at which they were.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Job:
         self.arrivals: Counter[tuple[str, int]] = Counter()
         self.committed_at: float | None = None
         self.verdicts: list[tuple[float, Verdict]] = []
-        self.points: dict[int, bool] = {}
+        self.points: dict[int, dict[int, bool]] = {}
 
     def take_in(self, process: Process, now: float) -> None:
         """Note that a process was taken in."""

@@ -39,6 +39,7 @@ class OsProcess:
         self.served: dict[Connection, None] = {}
         self.has_begun = False
         self.is_alive = True
+        self.has_crashed = False
         self.is_stopped = False
         self.is_listening = True
         self.stops: list[tuple[float, float]] = []
@@ -124,6 +125,7 @@ class OsProcess:
         if self.gone_at < EVER:
             return
         self.world.clock.note(self.name, "crashes")
+        self.has_crashed = True
         bounds.process_crashed(self)
         if self.is_stopped:
             self._note_stop_ends()
