@@ -24,8 +24,8 @@ from ..transport.addresses import Address
 from ..transport.attempts import Trouble, TroubleKind
 from ..transport.in_process import Pipe, Signal
 from ..transport.ports import (
-    ChannelClosedError,
     Connection,
+    ConnectionClosedError,
     DialReport,
     Link,
     LinkIdentity,
@@ -147,7 +147,7 @@ class PeerNetwork:
         reported = ""
         while (reason := self._hub._refusal(self._address, address, self._hub._servers)) is not None:
             if expected and self._hub._flows(self._address, address):
-                raise ChannelClosedError(f"{address}: {reason}")
+                raise ConnectionClosedError(f"{address}: {reason}")
             if reason != reported:
                 report(reported := reason)
             await self._hub._changed.wait()
@@ -166,7 +166,7 @@ class PeerNetwork:
         """See `Network.connect_link`."""
         listener, status = await self._find_listener(address, Hello(Purpose.LINK, own, right), report)
         if status is not Status.ACCEPTED:
-            raise ChannelClosedError(
+            raise ConnectionClosedError(
                 f"{address} refused the link from client {own.client_id} to client {right.client_id}: {status.name}"
             )
         there, back = self._hub._connect(self._address, address, _UNREAD_BYTES_MAX)
@@ -179,7 +179,7 @@ class PeerNetwork:
         """See `Network.connect_services`."""
         listener, status = await self._await_listener(address, Hello(Purpose.SERVICES, own, host))
         if status is not Status.ACCEPTED:
-            raise ChannelClosedError(f"{address} refused services to client {own.client_id}: {status.name}")
+            raise ConnectionClosedError(f"{address} refused services to client {own.client_id}: {status.name}")
         there, back = self._hub._connect(self._address, address, _UNREAD_BYTES_MAX)
         far = MemoryServiceLink(there, back, is_server=True)
         near = MemoryServiceLink(back, there, is_server=False)
@@ -194,7 +194,7 @@ class PeerNetwork:
         while True:
             try:
                 return await self._await_listener(address, hello)
-            except ChannelClosedError as error:
+            except ConnectionClosedError as error:
                 if last != (last := str(error)):
                     report(Trouble(TroubleKind.REFUSED, last))
             await self._hub._changed.wait()
@@ -204,7 +204,7 @@ class PeerNetwork:
         while True:
             if self._hub._flows(self._address, address):
                 if (reason := self._hub._refusal(self._address, address, self._hub._listeners)) is not None:
-                    raise ChannelClosedError(f"{address}: {reason}")
+                    raise ConnectionClosedError(f"{address}: {reason}")
                 listener = self._hub._listeners[address]
                 if (status := listener.policy.judge(hello)) is not None:
                     return listener, status
@@ -274,7 +274,7 @@ class _Listener:
         self._hub._fire()
         while self._accepted is None:
             if self._hub._listeners.get(self._address) is not self:
-                raise ChannelClosedError(f"the listener on {self._address} was closed")
+                raise ConnectionClosedError(f"the listener on {self._address} was closed")
             await self._hub._changed.wait()
         return self._accepted
 

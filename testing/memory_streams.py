@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from ..transport.in_process import Pipe, PipeConnection
-from ..transport.ports import ChannelClosedError, ServiceReceiver
+from ..transport.ports import ConnectionClosedError, ServiceReceiver
 from ..transport.wire.control import encode
 from ..transport.wire.messages import ClientMessage, Message
 
@@ -96,7 +96,7 @@ class MemoryServiceLink:
                 if self._is_server:
                     await self._outgoing.room()
                 receiver.received(await self._incoming.get())
-        except ChannelClosedError as error:
+        except ConnectionClosedError as error:
             if not self._is_closed:
                 self.close()
                 receiver.lost(str(error))

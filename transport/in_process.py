@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from .ports import ChannelClosedError
+from .ports import ConnectionClosedError
 from .wire.messages import Message
 
 T = TypeVar("T")
@@ -82,12 +82,12 @@ class Pipe(Generic[T]):
         """Send an item; waits while too much is unread.
 
         Raises:
-            ChannelClosedError: the pipe has ended.
+            ConnectionClosedError: the pipe has ended.
         """
         while (reason := self.end_for_writer) is None and self._filled >= self._limit:
             await self.changed.wait()
         if reason is not None:
-            raise ChannelClosedError(reason)
+            raise ConnectionClosedError(reason)
         self._items.append((item, size))
         self._filled += size
         self.changed.fire()
@@ -108,11 +108,11 @@ class Pipe(Generic[T]):
         """Return the next item.
 
         Raises:
-            ChannelClosedError: the pipe has ended, and all that was sent before was returned.
+            ConnectionClosedError: the pipe has ended, and all that was sent before was returned.
         """
         while not (self._items and self._flows()):
             if (reason := self.end_for_reader) is not None:
-                raise ChannelClosedError(reason)
+                raise ConnectionClosedError(reason)
             await self.changed.wait()
         item, size = self._items.popleft()
         self._filled -= size

@@ -15,7 +15,7 @@ from .attempts import Trouble
 from .wire.messages import Message
 
 
-class ChannelClosedError(Exception):
+class ConnectionClosedError(Exception):
     """A connection or link has ended; the text says how, as far as it is known."""
 
 
@@ -32,7 +32,7 @@ class Connection(Protocol):
         Cancelling leaves it open whether the message is sent: close the connection afterwards.
 
         Raises:
-            ChannelClosedError: the connection has ended.
+            ConnectionClosedError: the connection has ended.
             BringupError: the message is larger than the other side takes; nothing was sent.
         """
         ...
@@ -43,7 +43,7 @@ class Connection(Protocol):
         Cancelling is safe: no message is lost that an earlier `receive` did not return.
 
         Raises:
-            ChannelClosedError: the connection has ended and all that came before was returned.
+            ConnectionClosedError: the connection has ended and all that came before was returned.
         """
         ...
 
@@ -79,7 +79,7 @@ class Link(Protocol):
         Cancelling leaves the link unusable.
 
         Raises:
-            ChannelClosedError: the link has ended.
+            ConnectionClosedError: the link has ended.
         """
         ...
 
@@ -87,7 +87,7 @@ class Link(Protocol):
         """Fill `buffer`, a writable view of bytes. Cancelling leaves the link unusable.
 
         Raises:
-            ChannelClosedError: the link ended before `buffer` was full.
+            ConnectionClosedError: the link ended before `buffer` was full.
         """
         ...
 
@@ -210,7 +210,7 @@ class Network(Protocol):
             The connection, and the host this peer is seen at from there.
 
         Raises:
-            ChannelClosedError: it was `expected`, and nothing listens there.
+            ConnectionClosedError: it was `expected`, and nothing listens there.
         """
         ...
 
@@ -232,7 +232,7 @@ class Network(Protocol):
             report: told why not yet.
 
         Raises:
-            ChannelClosedError: whoever listens there answered, and is not `right`, or linked already; the text says so.
+            ConnectionClosedError: the listener there is not `right`, or linked already, as the text says.
         """
         ...
 
@@ -242,7 +242,7 @@ class Network(Protocol):
         """Open a link to the services of `host`, on the running event loop, whichever that is.
 
         Raises:
-            ChannelClosedError: it cannot be reached, is somebody else, or has no services; the text says which.
+            ConnectionClosedError: it cannot be reached, is somebody else, or has no services; the text says which.
         """
         ...
 

@@ -84,7 +84,7 @@ class Client:
         self.imports = CallerImports()
         self.up.on_set(lambda _: self.imports.close())
         self.peer: CoordinationPeer | None = None
-        self.services = ServiceClient(lambda deliver: self._up_peer.service_way(deliver), self._address_of)
+        self.services = ServiceClient(lambda deliver: self._up_peer.service_route(deliver), self._address_of)
         self.failure_notice = FailureNotice(self.job.client_id, self.failed)
         self._make_network = make_network
         self._abort_error: BaseException | None = None

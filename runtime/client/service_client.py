@@ -14,7 +14,7 @@ from ...errors import BarrierTimeoutError, BringupError, ConfigurationError, Not
 from ...transport.texts import printable
 from ...transport.wire.services import ClientIds, EnterBarrier, Refusal, ServiceReply, ServiceRequest
 from ..configuration.validation import client_set, timeout_of
-from ..drivers.service_transport import ServiceCalls, Way
+from ..drivers.service_transport import Route, ServiceCalls
 from ..machines.failure_errors import REFUSAL_ERRORS
 from ..machines.id_ranges import pack_ids, unpack_ids
 from ..machines.phases import Phase
@@ -27,14 +27,14 @@ class ServiceClient:
     """The calls of a client, on the caller's event loop, without a hop to the runtime's.
 
     Args:
-        make_way: returns the route from the running loop to the services, given the receiver of replies.
+        make_route: returns the route from the running loop to the services, given the receiver of replies.
         address_of: returns the address of a client.
     """
 
     def __init__(
-        self, make_way: Callable[[Callable[[ServiceReply], None]], Way], address_of: Callable[[int], str]
+        self, make_route: Callable[[Callable[[ServiceReply], None]], Route], address_of: Callable[[int], str]
     ) -> None:
-        self._make_way = make_way
+        self._make_route = make_route
         self._address_of = address_of
         self._pid = os.getpid()
         self._lock = threading.Lock()
@@ -71,7 +71,7 @@ class ServiceClient:
         with self._lock:
             calls = self._calls.get(loop)
             if calls is None:
-                calls = self._calls[loop] = ServiceCalls(self._make_way)
+                calls = self._calls[loop] = ServiceCalls(self._make_route)
                 self._departures[loop] = _at_loop_end(lambda: self._leave(loop))
                 if self._error is not None:
                     calls.end(self._error)
@@ -103,7 +103,7 @@ class ServiceClient:
             self._departures.pop(loop, None)
         if calls is not None and not calls.end(lambda: NotInitializedError("the event loop of this call has ended")):
             with self._lock:
-                self._calls[loop] = calls  # the services are told over another way
+                self._calls[loop] = calls  # the services are told over another route
 
     def refused(self, refusal: Refusal) -> BringupError:
         """Return the exception for a refusal."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...errors import BringupError, ConfigurationError
 from ...transport.addresses import Address
-from ...transport.ports import ChannelClosedError, Network
+from ...transport.ports import ConnectionClosedError, Network
 from ...transport.wire.messages import PROTOCOL_VERSION, AskTopology, Refused, TopologyTold
 from ..machines.peer.events import Up
 
@@ -47,7 +47,7 @@ async def ask_topology(network: Network, address: Address, timeout: float) -> To
                 await connection.close()
     except TimeoutError:
         raise _unanswered(address, f"within {timeout:g} s: {reasons[-1]}") from None
-    except ChannelClosedError as error:
+    except ConnectionClosedError as error:
         raise _unanswered(address, f": {error}") from None
     if not isinstance(told, TopologyTold):
         reason = told.detail if isinstance(told, Refused) else "what answers is of another version of bringup"

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from ...transport.addresses import Address
-from ...transport.ports import ChannelClosedError, Connection, Network, ProbeOutcome, ProbeResult
+from ...transport.ports import Connection, ConnectionClosedError, Network, ProbeOutcome, ProbeResult
 from ...transport.wire.messages import (
     AskTopology,
     ClientMessage,
@@ -184,9 +184,9 @@ class CoordinatorDriver:
         elif isinstance(message, AskTopology) and session is None:
             table.visited(number)
             await connection.send(self._tell_topology())
-            raise ChannelClosedError("it was a visitor")
+            raise ConnectionClosedError("it was a visitor")
         else:
-            raise ChannelClosedError(not_for_clients(message))
+            raise ConnectionClosedError(not_for_clients(message))
 
     def _carry_out(self, effects: Effects) -> None:
         for effect in effects:

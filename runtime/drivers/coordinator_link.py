@@ -11,7 +11,7 @@ from typing import Any
 
 from ...transport.addresses import Address
 from ...transport.in_process import local_connections
-from ...transport.ports import ChannelClosedError, Connection, DialReport, Network
+from ...transport.ports import Connection, ConnectionClosedError, DialReport, Network
 from ...transport.wire.messages import CoordinatorMessage, Message
 from ...transport.wire.session_messages import SessionMessage
 from ..machines.peer import events as ev
@@ -144,7 +144,7 @@ class CoordinatorLink:
         """Dial, and pump messages until the connection ends."""
         try:
             connection, self._seen_from = await self._dial(is_expected=is_expected)
-        except ChannelClosedError as error:
+        except ConnectionClosedError as error:
             self._carriers.pop(number, None)
             return self._perform(self._session.unreachable(number, str(error)))
         pump = self._pumps[number] = SessionPump(
@@ -187,4 +187,4 @@ class CoordinatorLink:
             if self._session.owes_acknowledgement:
                 self._pumps[connection].go_on()
         else:
-            raise ChannelClosedError(f"it sent a {type(message).__name__}, which is not for it to send")
+            raise ConnectionClosedError(f"it sent a {type(message).__name__}, which is not for it to send")

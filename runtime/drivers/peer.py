@@ -29,7 +29,7 @@ from .preemption import Preemption
 from .progress import ProgressReports
 from .ring import RingDriver
 from .service_server import ServiceServer
-from .service_transport import LocalWay, RemoteWay, Way
+from .service_transport import LocalRoute, RemoteRoute, Route
 
 T = TypeVar("T")
 
@@ -215,14 +215,14 @@ class CoordinationPeer:
         own = self.progress.state
         return None if own is None else (own.step, own.age(self.clock()))
 
-    def service_way(self, deliver: Callable[[ServiceReply], None]) -> Way:
-        """Return the way to the coordination services from the running event loop, whichever that is.
+    def service_route(self, deliver: Callable[[ServiceReply], None]) -> Route:
+        """Return the route to the coordination services from the running event loop, whichever that is.
 
         Called once the job is up.
         """
         config, up, network = self.machine.config, self.up.value, self._network
         if self._services is not None:
-            return LocalWay(self._services, self._loop, config.client_id, deliver)
+            return LocalRoute(self._services, self._loop, config.client_id, deliver)
         assert up is not None
         assert network is not None
         own, host = (
@@ -230,7 +230,7 @@ class CoordinationPeer:
             for m in (up.members[config.client_id], up.members[COORDINATOR])
         )
         address = Address.parse(up.members[COORDINATOR].link_address)
-        return RemoteWay(
+        return RemoteRoute(
             lambda receiver: network.connect_services(address, own, host, receiver),
             deliver,
             lambda error: self._call_soon(self._crash, error),

@@ -15,7 +15,7 @@ from ...errors import BringupError
 from ...transport.addresses import Address
 from ...transport.attempts import Trouble, TroubleKind
 from ...transport.collectives.ring import Ring, RingBrokenError
-from ...transport.ports import ChannelClosedError, Link, LinkIdentity, LinkListener, Network
+from ...transport.ports import ConnectionClosedError, Link, LinkIdentity, LinkListener, Network
 from ...transport.wire.messages import MemberInfo
 from ..machines.core_table import CoreTable, counts_of, own_entry, own_rows, shared_device, table_of
 from ..machines.device_claims import own_claims, shared_error
@@ -78,7 +78,7 @@ class RingDriver:
         try:
             address = Address.parse(effect.right.link_address)
             outgoing = await self._network.connect_link(address, own, right, report)
-        except ChannelClosedError as error:
+        except ConnectionClosedError as error:
             return await self._inbox.put(ev.LinkBroken(right.client_id, str(error)))
         self._outgoing = outgoing
         incoming = await accepting

@@ -1,4 +1,4 @@
-"""A client's way to the coordination services, from one event loop: calls by ticket, over one link after another."""
+"""The calls of one event loop to the coordination services, and the routes that carry them: local, or over links."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ Connect = Callable[[ServiceReceiver], Awaitable[ServiceLink]]
 Deliver = Callable[[ServiceReply], None]
 
 
-class Way(Protocol):
-    """How requests get to the services, and their replies back to `deliver` on the loop of the caller."""
+class Route(Protocol):
+    """Carries requests to the services, and their replies to a receiver on the loop of the caller."""
 
     def send(self, request: ServiceRequest) -> None:
         """Send a request; waits for nothing."""
@@ -41,11 +41,11 @@ class Way(Protocol):
         ...
 
     def close(self) -> bool:
-        """Use it no more; returns whether the services know."""
+        """End the session; returns whether the services know."""
         ...
 
-    def end_from(self, other: Way) -> None:
-        """Use it no more, said over another way: the event loop of this one is closed."""
+    def end_from(self, other: Route) -> None:
+        """End the session over another route: the event loop of this one is closed."""
         ...
 
 
@@ -81,16 +81,19 @@ class ServiceCalls:
     """The calls of one event loop.
 
     Args:
-        make_way: given where replies are to go, returns the way to the services.
+        make_route: returns the route to the services, given the receiver of replies.
+
+    Attributes:
+        route: what carries the calls.
     """
 
-    def __init__(self, make_way: Callable[[Deliver], Way]) -> None:
+    def __init__(self, make_route: Callable[[Deliver], Route]) -> None:
         self._loop = asyncio.get_running_loop()
         self._tickets = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[ServiceReply]] = {}
         self._listening: dict[int, Feed] = {}
         self._error: Callable[[], BaseException] | None = None
-        self._way = make_way(self._deliver)
+        self.route = make_route(self._deliver)
 
     async def call(self, make: Callable[[int], ServiceRequest]) -> ServiceReply:
         """Make a call, given its ticket, and wait for the reply. Cancelling cancels it there, too."""
@@ -100,12 +103,12 @@ class ServiceCalls:
         reply: asyncio.Future[ServiceReply] = self._loop.create_future()
         self._waiting[ticket] = reply
         try:
-            self._way.send(make(ticket))
-            await self._way.drained()
+            self.route.send(make(ticket))
+            await self.route.drained()
             return await reply
         except asyncio.CancelledError:
             if not reply.done() or reply.cancelled():
-                self._way.send(CancelCall(ticket))
+                self.route.send(CancelCall(ticket))
             raise
         finally:
             self._waiting.pop(ticket, None)
@@ -117,18 +120,18 @@ class ServiceCalls:
         ticket = next(self._tickets)
         # Before it is sent: services on this very loop answer at once.
         feed = self._listening[ticket] = Feed()
-        self._way.send(make(ticket))
+        self.route.send(make(ticket))
         return ticket, feed
 
     def post(self, request: ServiceRequest) -> None:
         """Send a request that is not answered."""
         if self._error is None:
-            self._way.send(request)
+            self.route.send(request)
 
     def forget(self, ticket: int) -> None:
         """Stop listening."""
         if self._listening.pop(ticket, None) is not None and self._error is None:
-            self._way.send(CancelCall(ticket))
+            self.route.send(CancelCall(ticket))
 
     def end(self, error: Callable[[], BaseException]) -> bool:
         """Let all calls, those that wait and those to come, raise what `error` makes; called on this loop.
@@ -146,11 +149,11 @@ class ServiceCalls:
         self._waiting.clear()
         for feed in self._listening.values():
             feed.end(error)
-        return self._way.close()
+        return self.route.close()
 
     def end_for(self, gone: ServiceCalls) -> None:
         """End those of an event loop that is closed, before whatever is called on this one."""
-        gone._way.end_from(self._way)
+        gone.route.end_from(self.route)
 
     @property
     def error(self) -> BaseException | None:
@@ -166,7 +169,7 @@ class ServiceCalls:
             listener.put(reply)
 
 
-class LocalWay:
+class LocalRoute:
     """To services in this process, on another event loop or on this one.
 
     Args:
@@ -186,20 +189,20 @@ class LocalWay:
         self.session = server.open_session(deliver if own is loop else lambda reply: _call_back(own, deliver, reply))
 
     def send(self, request: ServiceRequest) -> None:
-        """See `Way.send`."""
+        """See `Route.send`."""
         self._call(self._server.handle, self.session, self._client_id, request)
 
     async def drained(self) -> None:
-        """See `Way.drained`."""
+        """See `Route.drained`."""
 
     def close(self) -> bool:
-        """See `Way.close`."""
+        """See `Route.close`."""
         self._call(self._server.close_session, self.session)
         return True
 
-    def end_from(self, other: Way) -> None:
-        """See `Way.end_from`."""
-        assert isinstance(other, LocalWay)
+    def end_from(self, other: Route) -> None:
+        """See `Route.end_from`."""
+        assert isinstance(other, LocalRoute)
         # As the other posts its requests, so that this comes before them.
         other._call(self._server.close_session, self.session)
 
@@ -220,7 +223,7 @@ def _call_back(loop: asyncio.AbstractEventLoop, deliver: Deliver, reply: Service
         return
 
 
-class RemoteWay:
+class RemoteRoute:
     """To services in another process: pumps a session over a link that is opened when it is first needed.
 
     Args:
@@ -246,7 +249,7 @@ class RemoteWay:
         self.link: ServiceLink | None = None
 
     def send(self, request: ServiceRequest) -> None:
-        """See `Way.send`."""
+        """See `Route.send`."""
         parts = encode_parts(request)
         if self.session.pass_through(parts):
             assert self.link is not None
@@ -256,20 +259,20 @@ class RemoteWay:
         return self._perform(self.session.put(parts))
 
     async def drained(self) -> None:
-        """See `Way.drained`."""
+        """See `Route.drained`."""
         if (link := self.link) is not None:
             await link.drained()
 
     def close(self) -> bool:
-        """See `Way.close`."""
+        """See `Route.close`."""
         is_told = bool(self.session.carrier) or not self.session.number
         self._perform(self.session.finish(self._loop.time()))
         self._perform(self.session.abandon())
         self._alarm.cancel()
         return is_told
 
-    def end_from(self, other: Way) -> None:
-        """See `Way.end_from`."""
+    def end_from(self, other: Route) -> None:
+        """See `Route.end_from`."""
         other.send(EndOther(0, self._number))
 
     def _perform(self, effects: Effects) -> None:
@@ -334,10 +337,10 @@ class _LinkReceiver:
         end: how it has ended, once it has.
     """
 
-    def __init__(self, way: RemoteWay, number: int) -> None:
-        self._way = way
-        self._session = way.session
-        self._deliver = way.deliver
+    def __init__(self, route: RemoteRoute, number: int) -> None:
+        self._route = route
+        self._session = route.session
+        self._deliver = route.deliver
         self._number = number
         self.end: str | None = None
 
@@ -346,18 +349,18 @@ class _LinkReceiver:
         try:
             message = decode(frame)
             if type(message) not in _REPLIES:
-                self._way.receive(self._number, message)  # type: ignore[arg-type]
+                self._route.receive(self._number, message)  # type: ignore[arg-type]
             elif self._session.take(self._number, len(frame)):
                 self._deliver(message)  # type: ignore[arg-type]
                 if self._session.owes_acknowledgement:
-                    self._way.pump()
+                    self._route.pump()
         except MalformedMessageError as error:
-            self._way.drop(self._number)
-            self._way.lost(self._number, str(error))
+            self._route.drop(self._number)
+            self._route.lost(self._number, str(error))
         except Exception as error:  # noqa: BLE001 - a network would drop the link, and the reply with it
-            self._way.on_crash(error)
+            self._route.on_crash(error)
 
     def lost(self, reason: str) -> None:
         """See `ServiceReceiver.lost`: whoever waits for a reply still gets it, over another link."""
         self.end = reason
-        self._way.lost(self._number, reason)
+        self._route.lost(self._number, reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from ...transport.ports import ChannelClosedError, Connection
+from ...transport.ports import Connection, ConnectionClosedError
 from ...transport.wire.messages import Message
 from ..machines.session.limits import END_TIMEOUT
 
@@ -18,7 +18,7 @@ class SessionPump:
     Args:
         connection: closed by `run`.
         next_to_send: returns the next message for it, `None` where there is none now.
-        deliver: awaited with each message that comes; what it raises as a `ChannelClosedError` ends the connection.
+        deliver: awaited with each message that comes; what it raises as a `ConnectionClosedError` ends the connection.
     """
 
     def __init__(
@@ -90,12 +90,12 @@ class SessionPump:
                     self._idle.set()
                     self._more.clear()
                     await self._more.wait()
-        except ChannelClosedError as error:
+        except ConnectionClosedError as error:
             return str(error)
 
     async def _read(self) -> str:
         try:
             while True:
                 await self._deliver(await self._connection.receive())
-        except ChannelClosedError as error:
+        except ConnectionClosedError as error:
             return str(error)

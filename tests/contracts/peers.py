@@ -66,7 +66,7 @@ class JobOfPeers:
         """Start some clients, or all."""
         for client_id in client_ids or range(self._num_clients):
             peer = self.peers[client_id] = self._make(client_id)
-            self.services[client_id] = ServiceClient(peer.service_way, lambda other: f"host-{other}")
+            self.services[client_id] = ServiceClient(peer.service_route, lambda other: f"host-{other}")
             self.runs[client_id] = asyncio.create_task(self._run(peer, self.services[client_id]))
 
     async def _run(self, peer: CoordinationPeer, services: ServiceClient) -> None:

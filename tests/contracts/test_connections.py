@@ -11,7 +11,7 @@ import pytest
 
 from bringup.errors import BringupError, ConfigurationError
 from bringup.transport.addresses import Address
-from bringup.transport.ports import ChannelClosedError, Connection, Network
+from bringup.transport.ports import Connection, ConnectionClosedError, Network
 from bringup.transport.wire.messages import Goodbye, Heartbeat, HeartbeatAck, Verdict
 
 from .places import Place
@@ -34,7 +34,7 @@ def quietly(reason: str) -> None:
 async def drain(connection: Connection) -> list[object]:
     """Return all that comes until the connection has ended."""
     received: list[object] = []
-    with contextlib.suppress(ChannelClosedError):
+    with contextlib.suppress(ConnectionClosedError):
         while True:
             received.append(await connection.receive())
     return received
@@ -140,9 +140,9 @@ async def test_a_closed_session_neither_sends_nor_receives(place: Place) -> None
         connection = await connect(place)
         await connection.close()
         await connection.close()
-        with pytest.raises(ChannelClosedError):
+        with pytest.raises(ConnectionClosedError):
             await connection.send(beat(1))
-        with pytest.raises(ChannelClosedError):
+        with pytest.raises(ConnectionClosedError):
             await connection.receive()
 
 
@@ -154,7 +154,7 @@ async def test_a_session_that_the_coordinator_closed_sends_no_more(place: Place)
         await connection.close()
         try:
             await connection.send(ack(2))
-        except ChannelClosedError:
+        except ConnectionClosedError:
             refused.set()
 
     async with served(place.peer(0), place.coordinator, on_connection):
@@ -171,14 +171,14 @@ async def test_both_sides_see_that_the_connection_broke(place: Place) -> None:
         await connection.send(ack(1))
         try:
             await connection.receive()
-        except ChannelClosedError as error:
+        except ConnectionClosedError as error:
             ended.set_result(str(error))
 
     async with place.entrance() as (address, break_all), served(place.peer(0), place.coordinator, on_connection):
         connection, _ = await place.peer(1).connect_coordinator(address, quietly)
         assert await connection.receive() == ack(1)
         break_all()
-        with pytest.raises(ChannelClosedError, match=r"\w{5}"):
+        with pytest.raises(ConnectionClosedError, match=r"\w{5}"):
             await connection.receive()
         assert await ended
         await connection.close()
@@ -195,7 +195,7 @@ async def test_a_server_that_closes_ends_its_sessions_and_frees_its_address(plac
         assert await connection.receive() == ack(1)
         await server.close()
         await server.close()
-        with pytest.raises(ChannelClosedError):
+        with pytest.raises(ConnectionClosedError):
             await connection.receive()
         await connection.close()
 
@@ -293,7 +293,7 @@ async def test_a_coordinator_waits_for_a_client_that_does_not_read(place: Place)
     sent: list[int] = []
 
     async def on_connection(connection: Connection) -> None:
-        with contextlib.suppress(ChannelClosedError):
+        with contextlib.suppress(ConnectionClosedError):
             for sequence in range(messages):
                 await connection.send(Verdict("", sequence, "", "", "", megabytes, (), ()))
                 sent.append(sequence)

@@ -14,7 +14,7 @@ import pytest
 from bringup.transport.addresses import Address
 from bringup.transport.attempts import Trouble, TroubleKind
 from bringup.transport.network import GrpcNetwork
-from bringup.transport.ports import ChannelClosedError, Link, LinkIdentity, LinkListener, ProbeOutcome
+from bringup.transport.ports import ConnectionClosedError, Link, LinkIdentity, LinkListener, ProbeOutcome
 from bringup.transport.tcp.link import TcpLink
 
 from .places import Place, identity, quietly, ring_of_links
@@ -133,9 +133,9 @@ async def test_a_link_that_ends_too_early_raises(place: Place, sent: bytes) -> N
         reading = asyncio.create_task(read(receiver, 8))
         await sender.send(sent)
         sender.close()
-        with pytest.raises(ChannelClosedError, match=r"\w{5}"):
+        with pytest.raises(ConnectionClosedError, match=r"\w{5}"):
             await reading
-        with pytest.raises(ChannelClosedError):
+        with pytest.raises(ConnectionClosedError):
             await read(receiver, 8)
 
 
@@ -150,9 +150,9 @@ async def test_both_ends_learn_that_a_link_has_ended(place: Place, closes_first:
         assert all(await asyncio.gather(*waiting))
         for link in ends.values():
             assert await link.wait_closed()
-            with pytest.raises(ChannelClosedError):
+            with pytest.raises(ConnectionClosedError):
                 await link.send(b"more")
-            with pytest.raises(ChannelClosedError):
+            with pytest.raises(ConnectionClosedError):
                 await read(link, 1)
 
 
@@ -161,7 +161,7 @@ async def test_a_sender_that_waits_learns_that_the_link_has_ended(place: Place) 
         sending = asyncio.create_task(sender.send(bytes(64 * MIB)))
         await read(receiver, MIB)
         receiver.close()
-        with pytest.raises(ChannelClosedError):
+        with pytest.raises(ConnectionClosedError):
             await sending
 
 
@@ -199,7 +199,7 @@ async def test_only_the_left_neighbour_of_this_ring_is_accepted(
 ) -> None:
     async with listening(place) as (listener, address):
         accepting = asyncio.create_task(listener.accept(OWN, LEFT))
-        with pytest.raises(ChannelClosedError) as caught:
+        with pytest.raises(ConnectionClosedError) as caught:
             await place.peer(0).connect_link(address, sender, receiver, quietly)
         assert str(address) in str(caught.value)
         rightful = await place.peer(0).connect_link(address, LEFT, OWN, quietly)
@@ -215,7 +215,7 @@ async def test_a_second_link_of_the_same_neighbour_is_refused(place: Place) -> N
         accepting = asyncio.create_task(listener.accept(OWN, LEFT))
         first = await place.peer(0).connect_link(address, LEFT, OWN, quietly)
         accepted = await accepting
-        with pytest.raises(ChannelClosedError):
+        with pytest.raises(ConnectionClosedError):
             await place.peer(0).connect_link(address, LEFT, OWN, quietly)
         await first.send(b"still here")
         assert await read(accepted, 10) == b"still here"
@@ -232,7 +232,7 @@ async def test_of_two_links_of_the_same_neighbour_at_once_one_is_refused(place: 
         outcomes = await connecting
         links = [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]
         assert len(links) == 1
-        assert all(isinstance(outcome, ChannelClosedError) for outcome in outcomes if outcome not in links)
+        assert all(isinstance(outcome, ConnectionClosedError) for outcome in outcomes if outcome not in links)
         links[0].close()
         accepted.close()
 

@@ -11,7 +11,7 @@ from bringup.errors import PeerFailedError
 from bringup.runtime.kv import KeyValueStore
 from bringup.runtime.machines.kv import lists as kv_lists
 from bringup.transport.addresses import Address
-from bringup.transport.ports import ChannelClosedError, Frame, LinkIdentity
+from bringup.transport.ports import ConnectionClosedError, Frame, LinkIdentity
 from bringup.transport.wire.framing import encode_parts
 from bringup.transport.wire.services import GetKey, Value
 from bringup.transport.wire.session_messages import Acknowledge, OpenSession
@@ -31,7 +31,7 @@ def break_link(place: Place, job: JobOfPeers, client_id: int) -> None:
     if isinstance(place, MemoryPlace):
         place.hub.disconnect(f"host-{client_id}:9000", str(place.coordinator))
         return
-    link = job.services[client_id].calls()._way.link
+    link = job.services[client_id].calls().route.link
     if link is not None:
         link._transport.abort()
 
@@ -167,7 +167,7 @@ async def test_who_is_not_of_the_job_gets_no_services(place: Place, wrong: str) 
         stranger = Stranger()
         connecting = place.peer(1).connect_services(address, own, host, stranger)
         if wrong != "client":
-            with pytest.raises(ChannelClosedError, match="refused services to client 1"):
+            with pytest.raises(ConnectionClosedError, match="refused services to client 1"):
                 await connecting
             return
         link = await connecting

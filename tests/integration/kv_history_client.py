@@ -24,7 +24,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import bringup
-from bringup.runtime.drivers.service_transport import RemoteWay
+from bringup.runtime.drivers.service_transport import RemoteRoute
 from bringup.runtime.machines import service_machine as services
 
 _PATIENCE = 30.0
@@ -134,9 +134,9 @@ class Worker:
         return chance.choice(choices)
 
     def _break_link(self) -> None:
-        way = self._system._client.services.calls()._way
-        if isinstance(way, RemoteWay) and way.link is not None:
-            way.link._transport.abort()  # type: ignore[attr-defined]
+        route = self._system._client.services.calls().route
+        if isinstance(route, RemoteRoute) and route.link is not None:
+            route.link._transport.abort()  # type: ignore[attr-defined]
 
 
 def _as_text(result: object) -> Any:

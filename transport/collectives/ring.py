@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import CollectiveMismatchError
-from ..ports import ChannelClosedError, Link
+from ..ports import ConnectionClosedError, Link
 from ..texts import printable
 from .frames import HEADER_BYTES, Agreement, FrameHeader, MalformedFrameError, decode_header
 from .packing import Packing, reduce_into
@@ -259,7 +259,7 @@ class Ring:
         assert self._outgoing is not None
         try:
             await self._outgoing.send(data)
-        except ChannelClosedError as error:
+        except ConnectionClosedError as error:
             raise RingBrokenError((self._rank + 1) % self._size, str(error)) from None
 
     async def _receive(self, buffer: memoryview) -> None:
@@ -268,5 +268,5 @@ class Ring:
             return
         try:
             await self._incoming.receive_into(buffer)
-        except ChannelClosedError as error:
+        except ConnectionClosedError as error:
             raise RingBrokenError((self._rank - 1) % self._size, str(error)) from None

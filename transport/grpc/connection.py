@@ -12,7 +12,7 @@ from ..addresses import Address
 from ..attempts import Goal, Trouble, TroubleKind
 from ..credentials import Credentials
 from ..names import Endpoint, Names
-from ..ports import ChannelClosedError, Connection, DialReport
+from ..ports import Connection, ConnectionClosedError, DialReport
 from ..tcp.dial import DialError, open_any, reach
 from ..tcp.interfaces import check_free
 from ..wire.control import CLIENT_MESSAGE_BYTES_MAX, MESSAGE_BYTES_MAX, decode, encode
@@ -70,22 +70,22 @@ class _ServerConnection:
 
     async def send(self, message: Message) -> None:
         if self._ended is not None:
-            raise ChannelClosedError(self._ended)
+            raise ConnectionClosedError(self._ended)
         try:
             await self._context.write(encode(message))
         except _FAILURES as error:
-            raise ChannelClosedError(f"the stream broke: {_describe(error)}") from None
+            raise ConnectionClosedError(f"the stream broke: {_describe(error)}") from None
 
     async def receive(self) -> Message:
         try:
             data: Any = await self._context.read()
         except _FAILURES as error:
-            raise ChannelClosedError(f"the stream broke: {_describe(error)}") from None
+            raise ConnectionClosedError(f"the stream broke: {_describe(error)}") from None
         except asyncio.CancelledError:
             _reraise_own_cancellation()
-            raise ChannelClosedError("the stream broke") from None
+            raise ConnectionClosedError("the stream broke") from None
         if data is grpc.aio.EOF:
-            raise ChannelClosedError("the client closed its connection")
+            raise ConnectionClosedError("the client closed its connection")
         return _decode(data)
 
     async def close(self) -> None:
@@ -167,18 +167,18 @@ class _ClientConnection:
         try:
             await self._call.write(encode(message))
         except _FAILURES as error:
-            raise ChannelClosedError(await self._reason(error)) from None
+            raise ConnectionClosedError(await self._reason(error)) from None
 
     async def receive(self) -> Message:
         try:
             data = await self._call.read()
         except _FAILURES as error:
-            raise ChannelClosedError(await self._reason(error)) from None
+            raise ConnectionClosedError(await self._reason(error)) from None
         except asyncio.CancelledError:
             _reraise_own_cancellation()
-            raise ChannelClosedError("the connection was closed") from None
+            raise ConnectionClosedError("the connection was closed") from None
         if data is grpc.aio.EOF:
-            raise ChannelClosedError(await self._reason(None))
+            raise ConnectionClosedError(await self._reason(None))
         return _decode(data)
 
     async def close(self) -> None:
@@ -226,7 +226,7 @@ async def open_connection(
     try:
         return await reach(goal, lambda: _attempt(names, address, credentials), lambda trouble: report(trouble.text))
     except DialError as error:
-        raise ChannelClosedError(f"{address}: {error}") from None
+        raise ConnectionClosedError(f"{address}: {error}") from None
 
 
 async def _attempt(names: Names, address: Address, credentials: Credentials) -> tuple[Connection, str]:
@@ -277,7 +277,7 @@ def _decode(data: bytes) -> Message:
     try:
         return decode(data)
     except MalformedMessageError as error:
-        raise ChannelClosedError(f"the other side does not speak this protocol: {error}") from None
+        raise ConnectionClosedError(f"the other side does not speak this protocol: {error}") from None
 
 
 def _describe(error: Exception | None) -> str:

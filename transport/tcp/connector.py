@@ -12,7 +12,7 @@ from ..attempts import Goal, Trouble, TroubleKind
 from ..credentials import INSECURE, Credentials
 from ..names import Names
 from ..ports import (
-    ChannelClosedError,
+    ConnectionClosedError,
     Link,
     LinkIdentity,
     LinkReport,
@@ -60,7 +60,7 @@ class LinkConnector:
         try:
             return await reach(Goal.LINK, attempt, report_where)
         except DialError as error:
-            raise ChannelClosedError(str(error)) from None
+            raise ConnectionClosedError(str(error)) from None
 
     async def connect_services(
         self, address: Address, own: LinkIdentity, host: LinkIdentity, receiver: ServiceReceiver
@@ -70,13 +70,15 @@ class LinkConnector:
         try:
             link, reply = await self._exchange(address, hello, HELLO_TIMEOUT, self.patience)
         except OSError as error:
-            raise ChannelClosedError(f"link port {address} cannot be reached: {trouble_of(error).text}") from None
+            raise ConnectionClosedError(f"link port {address} cannot be reached: {trouble_of(error).text}") from None
         if reply.status is Status.ACCEPTED:
             service = TcpServiceLink(is_server=False)
             service.begin(link, receiver)
             return service
         link.close()
-        raise ChannelClosedError(f"link port {address} refused services to client {own.client_id}: {reply.status.name}")
+        raise ConnectionClosedError(
+            f"link port {address} refused services to client {own.client_id}: {reply.status.name}"
+        )
 
     async def probe(self, address: Address, incarnation: int, timeout: float) -> ProbeResult:
         """See `Network.probe`."""
@@ -113,7 +115,7 @@ class LinkConnector:
                 await link.receive_into(memoryview(data))
             reply = decode_reply(data)
             if reply is None:
-                raise ChannelClosedError(f"whoever listens on {address} does not speak this protocol")
+                raise ConnectionClosedError(f"whoever listens on {address} does not speak this protocol")
         except BaseException:
             link.close()
             raise

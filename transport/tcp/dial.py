@@ -14,7 +14,7 @@ from ..addresses import Address
 from ..attempts import CONNECT_TIMEOUT, Attempts, Goal, Trouble, TroubleKind
 from ..forks import SOCKETS
 from ..names import Endpoint, Names, UnresolvedError
-from ..ports import ChannelClosedError
+from ..ports import ConnectionClosedError
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ async def reach(goal: Goal, attempt: Callable[[], Awaitable[T]], report: Callabl
 
     Args:
         goal: what for.
-        attempt: one attempt; raises a `DialError`, an `OSError` or a `ChannelClosedError` where it fails.
+        attempt: one attempt; raises a `DialError`, an `OSError` or a `ConnectionClosedError` where it fails.
         report: told why not yet, whenever that changes.
 
     Raises:
@@ -46,7 +46,7 @@ async def reach(goal: Goal, attempt: Callable[[], Awaitable[T]], report: Callabl
     while True:
         try:
             return await attempt()
-        except (DialError, OSError, ChannelClosedError) as error:
+        except (DialError, OSError, ConnectionClosedError) as error:
             trouble = trouble_of(error)
         delay = attempts.delay(trouble.kind, time.monotonic())
         if delay is None:
@@ -112,12 +112,12 @@ async def _connected(sock: socket.socket, status: int) -> None:
         raise OSError(status, os.strerror(status))
 
 
-def trouble_of(error: DialError | OSError | ChannelClosedError) -> Trouble:
+def trouble_of(error: DialError | OSError | ConnectionClosedError) -> Trouble:
     """Return the trouble that an exception stands for."""
     match error:
         case DialError():
             return error.trouble
-        case ChannelClosedError():
+        case ConnectionClosedError():
             return Trouble(TroubleKind.BROKEN, str(error))
         case UnresolvedError():
             return Trouble(TroubleKind.UNRESOLVED, str(error))

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 from typing import cast
 
-from ..ports import ChannelClosedError
+from ..ports import ConnectionClosedError
 
 _SPILL_BYTES_FIRST = 1024
 _SPILL_BYTES = 64 * 1024
@@ -195,10 +195,10 @@ class TcpLink(asyncio.BufferedProtocol):
 
     def _check_open(self) -> None:
         if self._ended.done():
-            raise ChannelClosedError(self._ended.result())
+            raise ConnectionClosedError(self._ended.result())
         if self._transport is not None and self._transport.is_closing():
             # A write has failed just now; the loop says so in its next turn.
-            raise ChannelClosedError("the connection broke")
+            raise ConnectionClosedError("the connection broke")
 
     def _end(self, reason: str) -> None:
         if self._ended.done():
@@ -206,4 +206,4 @@ class TcpLink(asyncio.BufferedProtocol):
         self._ended.set_result(reason)
         for waiter in (self._filled, self._writable):
             if waiter is not None and not waiter.done():
-                waiter.set_exception(ChannelClosedError(reason))
+                waiter.set_exception(ConnectionClosedError(reason))

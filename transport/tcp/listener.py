@@ -7,7 +7,7 @@ import logging
 import ssl
 from typing import Any
 
-from ..ports import ChannelClosedError, Link, LinkIdentity, ServiceWelcome
+from ..ports import ConnectionClosedError, Link, LinkIdentity, ServiceWelcome
 from .handshake import (
     CONFIRMATION,
     HELLO_BYTES,
@@ -134,7 +134,7 @@ class TcpLinkListener:
                 return self._begin_services(link, hello.sender)
             if status is not Status.ALIVE:
                 _log.info("a link from client %d was not accepted: %s", hello.sender.client_id, status.name)
-        except (ChannelClosedError, TimeoutError):
+        except (ConnectionClosedError, TimeoutError):
             pass  # a stranger: a port scan, an idle connection, or a neighbour that failed meanwhile
         except asyncio.CancelledError:
             link.close()
@@ -193,7 +193,7 @@ class TcpLinkListener:
         """Wait until the job has formed: the neighbour may have heard of that before this peer.
 
         Raises:
-            ChannelClosedError: the other side went before.
+            ConnectionClosedError: the other side went before.
         """
         waits: list[asyncio.Future[Any]] = [self._formed, gone := asyncio.ensure_future(link.wait_closed())]
         try:
@@ -201,7 +201,7 @@ class TcpLinkListener:
         finally:
             gone.cancel()
         if not self._formed.done():
-            raise ChannelClosedError("it went before the job had formed")
+            raise ConnectionClosedError("it went before the job had formed")
 
 
 def _drop_oldest(handshakes: dict[asyncio.Task[None], TcpLink]) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ....runtime.blocking import SyncSystem
     from ....runtime.client.service_client import ServiceClient
-    from ....runtime.drivers.service_transport import Way
+    from ....runtime.drivers.service_transport import Route
     from ....runtime.system import System
     from ....transport.ports import LinkIdentity, ServiceLink, ServiceReceiver
     from ..worker import Assignment, HostPipe
@@ -125,7 +125,7 @@ async def _serve(assignment: Assignment, host: HostPipe, clients: int) -> None:
 def make_client(assignment: Assignment, client_id: int) -> ServiceClient:
     """One client of a crowd, which links at its first call."""
     from ....runtime.client.service_client import ServiceClient
-    from ....runtime.drivers.service_transport import RemoteWay
+    from ....runtime.drivers.service_transport import RemoteRoute
     from ....transport.addresses import Address
     from ....transport.network import GrpcNetwork
 
@@ -135,10 +135,10 @@ def make_client(assignment: Assignment, client_id: int) -> ServiceClient:
     def connect(receiver: ServiceReceiver) -> Coroutine[Any, Any, ServiceLink]:
         return network.connect_services(address, identity(client_id), identity(0), receiver)
 
-    def make_way(deliver: Callable[[Any], None]) -> Way:
-        return RemoteWay(connect, deliver)
+    def make_route(deliver: Callable[[Any], None]) -> Route:
+        return RemoteRoute(connect, deliver)
 
-    return ServiceClient(make_way, lambda other: f"client {other}")
+    return ServiceClient(make_route, lambda other: f"client {other}")
 
 
 async def _meet_as_crowd(assignment: Assignment, host: HostPipe, orders: Orders) -> None:

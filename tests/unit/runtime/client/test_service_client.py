@@ -10,19 +10,19 @@ import pytest
 
 from bringup.errors import BringupError, PeerFailedError
 from bringup.runtime.client.service_client import ServiceClient, barrier_request
-from bringup.runtime.drivers.service_transport import LocalWay, RemoteWay, Way
+from bringup.runtime.drivers.service_transport import LocalRoute, RemoteRoute, Route
 from bringup.runtime.machines.failure_errors import REFUSAL_ERRORS
 from bringup.transport.ports import ServiceLink, ServiceReceiver
 from bringup.transport.wire.services import Done, EndOther, ListLive, Refusal, ServiceReply, ServiceRequest
 
 
-class FakeWay:
+class FakeRoute:
     """Answers all but barriers at once."""
 
     def __init__(self, deliver: Callable[[ServiceReply], None], log: list[str], number: int) -> None:
         self.deliver = deliver
         self.log = log
-        self.name = f"way {number}"
+        self.name = f"route {number}"
 
     def send(self, request: ServiceRequest) -> None:
         self.log.append(f"{self.name} sends {type(request).__name__}")
@@ -35,20 +35,20 @@ class FakeWay:
     def close(self) -> None:
         self.log.append(f"{self.name} closes")
 
-    def end_from(self, other: Way) -> None:
-        assert isinstance(other, FakeWay)
+    def end_from(self, other: Route) -> None:
+        assert isinstance(other, FakeRoute)
         self.log.append(f"{self.name} is ended by {other.name}")
 
 
 def client() -> tuple[ServiceClient, list[str]]:
     log: list[str] = []
-    made: list[FakeWay] = []
+    made: list[FakeRoute] = []
 
-    def make_way(deliver: Callable[[ServiceReply], None]) -> FakeWay:
-        made.append(FakeWay(deliver, log, len(made) + 1))
+    def make_route(deliver: Callable[[ServiceReply], None]) -> FakeRoute:
+        made.append(FakeRoute(deliver, log, len(made) + 1))
         return made[-1]
 
-    return ServiceClient(make_way, str), log
+    return ServiceClient(make_route, str), log
 
 
 def leave_a_barrier_behind(services: ServiceClient) -> None:
@@ -69,7 +69,7 @@ def test_what_a_closed_loop_has_left_is_ended_before_the_next_call() -> None:
     leave_a_barrier_behind(services)
     del log[:]
     asyncio.run(services.call(ListLive))  # type: ignore[arg-type]
-    assert log == ["way 1 is ended by way 2", "way 2 sends ListLive", "way 2 closes"]
+    assert log == ["route 1 is ended by route 2", "route 2 sends ListLive", "route 2 closes"]
 
 
 async def test_a_loop_that_has_called_before_ends_it_too() -> None:
@@ -78,7 +78,7 @@ async def test_a_loop_that_has_called_before_ends_it_too() -> None:
     await asyncio.to_thread(leave_a_barrier_behind, services)
     del log[:]
     await services.call(ListLive)
-    assert log == ["way 2 is ended by way 1", "way 1 sends ListLive"]
+    assert log == ["route 2 is ended by route 1", "route 1 sends ListLive"]
 
 
 async def test_it_is_ended_where_nobody_calls_again() -> None:
@@ -86,7 +86,7 @@ async def test_it_is_ended_where_nobody_calls_again() -> None:
     ended = asyncio.Event()
     watching = asyncio.ensure_future(services.watch_loops(0.001))
     await asyncio.to_thread(leave_a_barrier_behind, services)
-    while "way 1 is ended by way 2" not in log:  # noqa: ASYNC110 - nobody tells
+    while "route 1 is ended by route 2" not in log:  # noqa: ASYNC110 - nobody tells
         await asyncio.sleep(0.001)
     watching.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -98,14 +98,14 @@ async def test_a_remote_channel_is_named_over_another() -> None:
     async def connect(receiver: ServiceReceiver) -> ServiceLink:
         raise AssertionError("it has nothing to send")
 
-    way, log = RemoteWay(connect, lambda _: None), []
+    route, log = RemoteRoute(connect, lambda _: None), []
 
-    class Other(FakeWay):
+    class Other(FakeRoute):
         def send(self, request: ServiceRequest) -> None:
             log.append(request)
 
-    way.end_from(Other(lambda _: None, [], 2))
-    assert log == [EndOther(0, way._number)]
+    route.end_from(Other(lambda _: None, [], 2))
+    assert log == [EndOther(0, route._number)]
 
 
 async def test_a_local_session_is_ended_before_the_next_request_of_who_ends_it() -> None:
@@ -128,8 +128,8 @@ async def test_a_local_session_is_ended_before_the_next_request_of_who_ends_it()
 
     server, loop = Server(), asyncio.get_running_loop()
 
-    async def make() -> LocalWay:
-        return LocalWay(server, loop, 0, lambda _: None)  # type: ignore[arg-type]
+    async def make() -> LocalRoute:
+        return LocalRoute(server, loop, 0, lambda _: None)  # type: ignore[arg-type]
 
     gone = await asyncio.to_thread(lambda: asyncio.run(make()))
     own = await make()

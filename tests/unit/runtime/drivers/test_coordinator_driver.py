@@ -12,7 +12,7 @@ from bringup.runtime.drivers.coordinator import CoordinatorDriver
 from bringup.runtime.machines.coordinator.config import CoordinatorConfig
 from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
 from bringup.runtime.machines.session.limits import Ending
-from bringup.transport.ports import ChannelClosedError
+from bringup.transport.ports import ConnectionClosedError
 from bringup.transport.wire.messages import (
     PROTOCOL_VERSION,
     Formed,
@@ -84,7 +84,7 @@ class Client:
     async def receive(self) -> Message:
         message = await self.says.get()
         if message is None:
-            raise ChannelClosedError("it is closed")
+            raise ConnectionClosedError("it is closed")
         return message
 
     async def close(self) -> None:
