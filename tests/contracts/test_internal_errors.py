@@ -14,6 +14,7 @@ import pytest
 
 from bringup.devices.thread import BackendThread
 from bringup.errors import BarrierTimeoutError, PeerFailedError
+from bringup.runtime.drivers import coordinator_link, session_pump
 from bringup.runtime.drivers.coordinator import CoordinatorDriver
 from bringup.runtime.drivers.coordinator_link import CoordinatorLink
 from bringup.runtime.drivers.peer import CoordinationPeer
@@ -75,7 +76,14 @@ DRIVERS: list[tuple[type, str]] = [
 ]
 
 
-WAITS = [(limits, "END_TIMEOUT"), (session_machine, "END_TIMEOUT"), (session_table, "END_TIMEOUT")]
+WAITS = [
+    (limits, "END_TIMEOUT"),
+    (session_machine, "END_TIMEOUT"),
+    (session_table, "END_TIMEOUT"),
+    (limits, "LATECOMERS_TIMEOUT"),
+    (coordinator_link, "END_TIMEOUT"),
+    (session_pump, "END_TIMEOUT"),
+]
 """What is waited for at the end, for those who will not come."""
 
 MUTE = [
