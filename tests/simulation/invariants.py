@@ -115,7 +115,7 @@ def are_alive(world: World, caller: Process, reply: ClientIds) -> None:
     told = set(unpack_ids(reply.client_ids))
     for client_id, member in caller.job.members.items():
         assert client_id not in told or not member.is_let_go, f"{caller.name} is told that {member.name} is there"
-        is_there = member.is_listening and not member.wants_to_leave
+        is_there = member.is_listening and not member.is_over and not member.wants_to_leave
         assert client_id in told or not is_there, f"{caller.name} is not told that {member.name} is alive"
 
 
