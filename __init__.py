@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from .runtime.system import System as System
     from .runtime.system import current as current
     from .runtime.types import Device as Device
+    from .runtime.types import KeyChange as KeyChange
     from .runtime.types import Member as Member
-    from .transport.wire.messages import Span as Span
-    from .transport.wire.services import KeyChange as KeyChange
+    from .runtime.types import Span as Span
 
 __version__ = "0.1.0"
 
@@ -78,12 +78,10 @@ _HOMES = {
     "devices.base": ("BackendConfig", "CoreLocation", "DeviceBackend", "Discovery", "Health", "LocalDevice"),
     "runtime.initialize": ("initialize", "preferred_device_type"),
     "runtime.configuration.options": ("Options",),
-    "runtime.types": ("Device", "Member"),
+    "runtime.types": ("Device", "KeyChange", "Member", "Span"),
     "runtime.system": ("System", "current"),
     "devices.topology.mesh": ("Mesh",),
     "devices.topology.topology": ("Topology",),
-    "transport.wire.messages": ("Span",),
-    "transport.wire.services": ("KeyChange",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = ("errors", "sync", "testing")

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import BringupError, PeerFailedError
-from ..transport.wire.services import KeyChange
 from .client import lifecycle
 from .client.active import ACTIVE
 from .collectives import all_reduce_blocking
@@ -25,6 +24,7 @@ from .kv import KeyValueStore
 from .leaving import Leaving
 from .system import System
 from .system_base import SystemFacts
+from .types import KeyChange
 
 T = TypeVar("T")
 S = TypeVar("S", bound=np.generic)

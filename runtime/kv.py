@@ -15,7 +15,6 @@ from ..transport.wire.services import (
     GetKey,
     IncrementKey,
     Items,
-    KeyChange,
     ListKeys,
     MoreChanges,
     Number,
@@ -26,6 +25,7 @@ from ..transport.wire.services import (
 from .client.service_client import ServiceClient
 from .configuration.validation import timeout_of, whole_number
 from .machines.kv.keys import key_fault, normalize, value_fault
+from .types import KeyChange
 
 
 class KeyValueStore:
@@ -145,7 +145,7 @@ class KeyValueStore:
                 reply = self._services.checked(await feed.next())
                 assert isinstance(reply, Changes)
                 for change in reply.changes:
-                    yield change
+                    yield KeyChange(change.key, change.value, change.revision)
                 calls.post(MoreChanges(ticket, len(reply.changes)))
         finally:
             calls.forget(ticket)

@@ -14,13 +14,12 @@ import numpy.typing as npt
 
 from ..errors import ConfigurationError, PeerFailedError, TopologyError
 from ..processes.report import error_to_json
-from ..transport.wire.messages import Span
 from .client.client import Client
 from .configuration.validation import seconds, step_of
 from .drivers.peer import CoordinationPeer
 from .machines.peer.events import Up
 from .machines.phases import Phase, phase_named
-from .types import Device, Member, devices_of
+from .types import Device, Member, Span, devices_of
 
 if TYPE_CHECKING:
     from ..devices.topology.mesh import Mesh
@@ -208,7 +207,8 @@ class SystemFacts:
         Starts and durations are in seconds since that client called `initialize()`.
         """
         slowest = (span for span in self._up.slowest if span.client_id != self.client_id)
-        return self._first_peer.machine.timeline.spans() + tuple(slowest)
+        spans = *self._first_peer.machine.timeline.spans(), *slowest
+        return tuple(Span(span.name, span.start, span.duration, span.client_id) for span in spans)
 
     def to_json(self) -> dict[str, Any]:
         """Return all of these facts, as they are now, as a value for JSON.

@@ -1,4 +1,4 @@
-"""The public types of a system's devices and members."""
+"""The public types of a system's devices and members, its timeline, and the changes of its keys."""
 
 from __future__ import annotations
 
@@ -69,6 +69,43 @@ class Member:
     step: int | None
     step_age: float | None
     reconnects: int
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One phase of one client's bring-up; `start` and `duration` in seconds since that client began.
+
+    Attributes:
+        name: the phase.
+        start: when it began.
+        duration: how long it took.
+        client_id: the client.
+    """
+
+    name: str
+    start: float
+    duration: float
+    client_id: int
+
+    def __repr__(self) -> str:
+        times = f"start={self.start:.6f}, duration={self.duration:.6f}"
+        return f"Span(name={str(self.name)!r}, {times}, client_id={self.client_id})"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyChange:
+    """A key of the key-value store was set or deleted.
+
+    Attributes:
+        key: in full.
+        value: the new value; `None`: it was deleted.
+        revision: counts the changes of the store. Those of one delete bear the same, that of the last of them. What a
+            watch begins with bears the revision at which it began.
+    """
+
+    key: str
+    value: bytes | None
+    revision: int
 
 
 def devices_of(table: CoreTable, kinds: Sequence[KindRun], device_type: str, job_name: str) -> tuple[Device, ...]:

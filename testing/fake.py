@@ -114,13 +114,17 @@ class FakeJob:
         await self._end()
 
     def __enter__(self) -> Self:
-        self._is_over, self._finished = asyncio.Event(), Latch[None]()
+        self._is_over, self._finished = Latch[None](), Latch[None]()
         is_up: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._thread = RuntimeThread(
             lambda: self._live(is_up), name="bringup-fake-job", on_end=lambda failure: None, finished=self._finished
         )
         self._thread.start()
-        is_up.result(_UP_TIMEOUT)
+        try:
+            is_up.result(_UP_TIMEOUT)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
         self.blocking_systems = tuple(SyncSystem(client) for client in self._clients)
         return self
 
@@ -128,7 +132,7 @@ class FakeJob:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         assert self._thread is not None
-        self._thread.call_soon(self._is_over.set)
+        self._is_over.set(None)
         self._finished.wait_blocking()
         self._thread.join()
 
@@ -238,6 +242,9 @@ class _LoopRunner:
     def start(self) -> None:
         self._task = self._loop.create_task(self._main())
         self._task.add_done_callback(self._end)
+
+    def withdraw(self) -> bool:
+        return False
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         if self._task.done():

@@ -148,7 +148,7 @@ class Client:
         Raises:
             BringupError: there can be no more threads.
         """
-        # In this order: an `abort` from another thread may come at any moment, and the loop takes it before it runs.
+        # In this order: an `abort` from another thread may come at any moment, and `_main` looks for an early one.
         self._runner = self._make_runner()
         self._runner.start()
 

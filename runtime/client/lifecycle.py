@@ -34,8 +34,8 @@ def bring_up(request: Request, loop: asyncio.AbstractEventLoop | None) -> Steps[
     client = ProcessClient(make_plan(request, os.environ), is_blocking=loop is None)
     yield from _make_room(reset=request.reset)
     client.imports.serve(loop)
-    client.start()
     try:
+        client.start()
         if loop is None:
             client.imports.serve_blocking()
         yield client.up

@@ -25,6 +25,10 @@ class Runner(Protocol):
         """See `RuntimeThread.start`."""
         ...
 
+    def withdraw(self) -> bool:
+        """See `RuntimeThread.withdraw`."""
+        ...
+
     def call(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """See `RuntimeThread.call`."""
         ...
@@ -61,42 +65,53 @@ class RuntimeThread:
         self._on_end = on_end
         self._lock = threading.Lock()
         self._is_over = False
+        self._may_run = threading.Lock()  # held by the thread once it runs, or by `withdraw`
         self._calls: set[concurrent.futures.Future[Any]] = set()
-        self._loop = _new_event_loop()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._make_loop = asyncio.new_event_loop
         self._thread = threading.Thread(target=self._run, daemon=True, name=name)
 
     def start(self) -> None:
         """Start the thread.
 
+        Where this is interrupted, by Ctrl-C, the thread may run already: see `withdraw`.
+
         Raises:
             BringupError: there can be no more threads.
         """
+        # Imported here, as `CallerImports` says; made by the thread, as Ctrl-C in the middle would leak descriptors.
+        self._make_loop = _loop_factory()
         try:
             self._thread.start()
         except RuntimeError as error:
-            self._loop.close()
             raise BringupError(
                 f"thread {self._thread.name} could not be started: {error}. "
                 "Check the limits on processes and threads (ulimit -u)."
             ) from error
 
+    def withdraw(self) -> bool:
+        """Keep the thread from running the coroutine; return whether that was in time."""
+        return self._may_run.acquire(blocking=False)
+
     def call(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Run `coroutine` on the loop; cancelling the future cancels it. The end of the loop cancels both.
 
         Raises:
-            RuntimeError: the loop has ended.
+            RuntimeError: the loop has ended, or not begun.
         """
         with self._lock:
-            if self._is_over:
+            if self._is_over or self._loop is None:
                 coroutine.close()
-                raise RuntimeError("the loop has ended")
+                raise RuntimeError("the loop does not run")
             future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
             self._calls.add(future)
         future.add_done_callback(self._calls.discard)
         return future
 
     def call_soon(self, callback: Callable[..., object], *args: object) -> bool:
-        """Call back on the loop, once it runs; return whether the loop has not ended."""
+        """Call back on the loop; return whether it has begun, and has not ended."""
+        if self._loop is None:
+            return False
         try:
             self._loop.call_soon_threadsafe(callback, *args)
         except RuntimeError:
@@ -109,10 +124,13 @@ class RuntimeThread:
             self._thread.join(_JOIN_TIMEOUT)
 
     def _run(self) -> None:
+        if not self._may_run.acquire(blocking=False):
+            return
         failure: BaseException | None = None
         output = open_output(self._thread.name)
-        runner = asyncio.Runner(loop_factory=lambda: self._loop)
+        runner = asyncio.Runner(loop_factory=self._make_loop)
         try:
+            self._loop = runner.get_loop()
             runner.run(self._main())
         except BaseException as error:  # noqa: BLE001 - whatever it is, `on_end` reports it
             failure = error
@@ -128,10 +146,10 @@ class RuntimeThread:
         runner.close()
 
 
-def _new_event_loop() -> asyncio.AbstractEventLoop:
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     try:
         import uvloop
     except (ImportError, RuntimeError):  # the latter where the main thread has ended: Python refuses parts of it then
-        return asyncio.new_event_loop()
-    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    return loop
+        return asyncio.new_event_loop
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory

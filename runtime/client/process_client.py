@@ -36,14 +36,16 @@ class ProcessClient(Client):
         self._is_preempted = False
 
     def start(self) -> None:
-        """Start its thread, as the active client of this process.
+        """Start its thread, as the active client of this process; it is over where this raises.
+
+        Except where this is interrupted, by Ctrl-C: the thread may run already, and is to be ended.
 
         Raises:
             AlreadyInitializedError: another client is active in this process.
             BringupError: a limit of this process or machine is in the way.
         """
-        ACTIVE.claim(self)
         try:
+            ACTIVE.claim(self)
             check_open_files(self.plan)
             Reporter(self.plan.launch, self.job.client_id, self.job.jobs or (), self.failed).start(self.up)
             self._warn_if_open()
@@ -51,9 +53,10 @@ class ProcessClient(Client):
             self._termination.install()
             super().start()
         except BaseException:
-            self._give_back()
-            ACTIVE.release(self)
-            self.over.set(None)
+            if self._runner is None or self._runner.withdraw():
+                self._give_back()
+                ACTIVE.release(self)
+                self.over.set(None)
             raise
 
     def _warn_if_open(self) -> None:

@@ -15,7 +15,8 @@ class Latch(Generic[T]):
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._event = threading.Event()
+        self._is_set = False
+        self._blocked: list[threading.Lock] = []
         self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
         self._value: T | None = None
         self._value_is_taken = False
@@ -31,7 +32,7 @@ class Latch(Generic[T]):
     @property
     def is_set(self) -> bool:
         """Whether there is a value."""
-        return self._event.is_set()
+        return self._is_set
 
     @property
     def value(self) -> T | None:
@@ -50,8 +51,10 @@ class Latch(Generic[T]):
         finally:
             with self._lock:
                 self._value = value
-                self._event.set()
+                self._is_set = True
                 waiters, self._waiters = self._waiters, []
+        for blocked_waiter in list(self._blocked):
+            blocked_waiter.release()
         for loop, waiter in waiters:
             try:
                 loop.call_soon_threadsafe(_release, waiter)
@@ -64,7 +67,7 @@ class Latch(Generic[T]):
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
         with self._lock:
-            if not self._event.is_set():
+            if not self._is_set:
                 self._waiters.append((loop, waiter))
             else:
                 waiter.set_result(None)
@@ -76,8 +79,21 @@ class Latch(Generic[T]):
         return self._value  # type: ignore[return-value]
 
     def wait_blocking(self, timeout: float | None = None) -> bool:
-        """Block this thread until there is a value, or for `timeout` seconds; return whether there is one."""
-        return self._event.wait(timeout)
+        """Block this thread until there is a value, or for `timeout` seconds; return whether there is one.
+
+        A signal handler may call it, and may interrupt it by an exception, at any moment.
+        """
+        # Not by `threading.Event`: its lock is not reentrant, so that a handler that waits for the same event may find
+        # it held by the call that it interrupts; and an exception within it may come out as a `RuntimeError`.
+        waiter = threading.Lock()
+        waiter.acquire()
+        self._blocked.append(waiter)
+        try:
+            if not self._is_set:
+                waiter.acquire(timeout=-1 if timeout is None else timeout)
+        finally:
+            self._blocked.remove(waiter)
+        return self._is_set
 
 
 async def first_set(*latches: Latch[Any]) -> None:
@@ -121,17 +137,20 @@ async def awaited(steps: Steps[T]) -> T:
 
 def blocked(steps: Steps[T]) -> T:
     """Run a procedure in this thread, and return its result."""
+    return _blocked_from(steps, None)
+
+
+def _blocked_from(steps: Steps[T], latch: Latch[Any] | None) -> T:
     try:
-        return _blocked_from(steps, next(steps))
+        while True:
+            try:
+                if latch is not None:
+                    latch.wait_blocking()
+                latch = next(steps)
+            except BaseException as error:
+                if steps.gi_frame is None:  # type: ignore[attr-defined] # the procedure raised it, or returned
+                    raise
+                # Ctrl-C between two waits, too: the procedure must hear of it.
+                latch = steps.throw(error)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
-
-
-def _blocked_from(steps: Steps[T], latch: Latch[Any]) -> T:
-    while True:
-        try:
-            latch.wait_blocking()
-        except BaseException as error:  # noqa: BLE001 - the procedure raises it again
-            latch = steps.throw(error)
-        else:
-            latch = next(steps)

@@ -21,7 +21,7 @@ import pytest
 from case_tools import TICK, Seconds, notice_when_asked, until, until_come
 
 import bringup
-from bringup.transport.wire.services import KeyChange
+from bringup import KeyChange
 
 N = 3
 MIB = 1024 * 1024

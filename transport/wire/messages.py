@@ -41,10 +41,6 @@ class Span(Part, frozen=True):
     duration: float
     client_id: Signed
 
-    def __repr__(self) -> str:
-        times = f"start={self.start:.6f}, duration={self.duration:.6f}"
-        return f"Span(name={str(self.name)!r}, {times}, client_id={self.client_id})"
-
 
 class KindRun(Part, frozen=True):
     """`count` devices in a row of the same kind and backend."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from types import FrameType
+from typing import Any, cast
 
 import pytest
 
@@ -117,3 +119,49 @@ async def test_the_first_of_several_latches_ends_the_wait() -> None:
     threading.Timer(0, other.set, (3,)).start()
     await first_set(never, other)
     assert (never.is_set, other.value) == (False, 3)
+
+
+class Interrupted:
+    """A procedure that Ctrl-C interrupts right after its first wait has begun."""
+
+    def __init__(self, steps: Steps[None]) -> None:
+        self._steps = steps
+
+    @property
+    def gi_frame(self) -> object:
+        return self._steps.gi_frame
+
+    def __next__(self) -> Latch[Any]:
+        next(self._steps)
+        raise KeyboardInterrupt
+
+    def throw(self, error: BaseException) -> Latch[Any]:
+        self.__class__ = type("Resumed", (Interrupted,), {"__next__": lambda self: next(self._steps)})
+        return self._steps.throw(error)
+
+
+def test_an_interrupt_between_two_waits_reaches_the_procedure() -> None:
+    tidied, seen = Latch[None](), list[type[BaseException]]()
+    with pytest.raises(KeyboardInterrupt):
+        blocked(cast(Steps[None], Interrupted(tidying(Latch(), tidied, seen))))
+    assert tidied.is_set
+    assert seen == [KeyboardInterrupt]
+
+
+def test_a_signal_handler_may_wait_for_the_latch_whose_wait_it_interrupts() -> None:
+    latch, waits = Latch[None](), list[bool]()
+
+    def interrupt(frame: FrameType, event: str, argument: object) -> Any:
+        waits.append(latch.wait_blocking(0))  # at every line of the wait, as a handler may be called
+        return interrupt
+
+    def wait() -> None:
+        sys.settrace(interrupt)
+        latch.wait_blocking(0.01)
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert waits
+    assert not any(waits)

@@ -47,8 +47,3 @@ def test_those_that_are_furthest_behind_are_waited_for(phases: dict[int, str], b
 def test_phases_are_in_the_order_in_which_they_come() -> None:
     order = ["connect", "rendezvous", "devices", "ring", "merge", "commit", "ready", "leaving", "closed", "failed"]
     assert [str(phase) for phase in Phase] == order
-
-
-def test_a_span_is_shown_in_a_line_that_can_be_read() -> None:
-    span = Span("connect", 0.0, 0.012345678901234567, 3)
-    assert repr(span) == "Span(name='connect', start=0.000000, duration=0.012346, client_id=3)"
