@@ -17,6 +17,7 @@ from ..errors import ConfigurationError, PeerFailedError
 from ..transport.wire.services import ListLive
 from .client import lifecycle
 from .client.active import ACTIVE
+from .client.compose import SHIPPED, Parts
 from .client.service_client import barrier_request, clients_of, name_of_set
 from .collectives import all_reduce
 from .configuration.request import Request
@@ -217,15 +218,15 @@ class System(SystemFacts):
             raise
 
 
-async def bring_up(request: Request) -> System:
-    """Carry out `bringup.initialize()` on the running event loop; see there."""
+async def bring_up(request: Request, parts: Parts = SHIPPED) -> System:
+    """Carry out `bringup.initialize()` on the running event loop; see there, and `Client` for `parts`."""
     loop = _running_loop()
     if loop is None:
         raise ConfigurationError(
             "bringup.initialize() is awaited where no asyncio event loop runs, under trio for example: call "
             "bringup.sync.initialize() in a thread instead"
         )
-    return System(await awaited(lifecycle.bring_up(request, loop)))
+    return System(await awaited(lifecycle.bring_up(request, loop, parts)))
 
 
 def current() -> System:

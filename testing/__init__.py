@@ -1,9 +1,9 @@
-"""For tests of what is built on bringup: jobs of real processes, faults, and jobs within one process.
+"""Helpers for tests of programs that use bringup: jobs of real processes, faults, and jobs within one process.
 
-`LocalJob` runs a job of real client processes on this machine, yours or ones that make the calls they are told to,
-and kills, stops and cuts them off. `FakeJob` is a job within this process, for unit tests, and `MemoryNetwork` what
-its clients talk over. `BackendContract` has the tests that every device backend passes. `bringup.testing.plugin` is a
-plugin for pytest. The names below are loaded when they are first used.
+`LocalJob` runs a job of real client processes on this machine, your program or clients with remote calls, and kills,
+stops and cuts them off. `FakeJob` is a job within this process, for unit tests, and `MemoryNetwork` is its network.
+`BackendContract` has the tests that every device backend passes. `bringup.testing.plugin` is a plugin for pytest. The
+names below are loaded when they are first used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every device backend promises, as a class of tests for pytest: subclass it for a backend of yours."""
+"""The contract of device backends, as a class of tests for pytest: subclass it for your own backend."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class BackendContract:
     _made: list[DeviceBackend]
 
     def make_backend(self, config: BackendConfig) -> DeviceBackend:
-        """Return a backend for a client, as its factory makes it: to be written by you."""
+        """Return a backend for a client, as its factory makes it; every subclass defines this."""
         raise NotImplementedError("a subclass of BackendContract returns a backend here")
 
     def make_config(self, client_id: int = 0, local_device_ids: tuple[int, ...] | None = None) -> BackendConfig:
-        """Return what a backend is made with."""
+        """Return the configuration of a backend."""
         return BackendConfig(
             client_id=client_id,
             num_clients=self.num_clients,
@@ -196,7 +196,7 @@ class BackendContract:
     # Threads.
 
     def test_it_works_in_the_thread_that_calls_it(self) -> None:
-        """As in a client: every call comes from one thread, which is not the one that made the backend."""
+        """As in a client, all calls come from one thread, and another thread made the backend."""
 
         async def run() -> None:
             backend = self.make_backend(self.make_config())

@@ -1,4 +1,4 @@
-"""A client process that does what it is told: a JSON command a line on its input, a JSON answer a line on its output.
+"""A client process with remote calls: JSON commands on its input, JSON answers on its output, one on each line.
 
 `LocalJob` starts these; run it yourself with `python -m bringup.testing.client`. A command is
 `{"id": 1, "call": "initialize", "arguments": {...}}`, its answer `{"id": 1, "value": ...}` or
@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import gc
 import inspect
 import json
@@ -21,17 +22,23 @@ from typing import Any
 import bringup
 from bringup.processes.report import error_to_json
 from bringup.runtime.client.active import ACTIVE
-from bringup.testing import fault_points as harm
+from bringup.runtime.configuration.request import Request
+from bringup.runtime.system import bring_up
+from bringup.testing import fault_points
 
 _POLL_INTERVAL = 0.002
 _SETTLE_TIMEOUT = 5.0
+
+_PARAMETERS = {field.name for field in dataclasses.fields(Request)} - {"overrides"}
+"""Arguments of `initialize()` that are no options."""
 
 
 class _Client:
     def __init__(self) -> None:
         self._system: bringup.System | None = None
         self._running: dict[int, asyncio.Task[None]] = {}
-        self._file_limit: harm.FileLimit | None = None
+        self._file_limit: fault_points.FileLimit | None = None
+        self._fault_points = fault_points.FaultPoints()
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -80,7 +87,8 @@ class _Client:
         return value.tolist() if hasattr(value, "tolist") else value
 
     async def _initialize(self, **arguments: Any) -> dict[str, Any]:
-        self._system = await bringup.initialize(**arguments)
+        own = {name: arguments.pop(name) for name in _PARAMETERS & arguments.keys()}
+        self._system = await bring_up(Request(**own, overrides=arguments), self._fault_points.parts)
         return await self._facts()
 
     async def _reset(self) -> None:
@@ -118,20 +126,20 @@ class _Client:
 
     async def _hold_gil(self, seconds: float) -> None:
         """Let no thread of this process run, as a native call does that keeps the interpreter's lock."""
-        harm.hold_gil(seconds)
+        fault_points.hold_gil(seconds)
 
     async def _limit_files(self, spare: int | None) -> None:
         """Leave room for `spare` open files more than there are; `None` lifts that."""
         if self._file_limit is not None:
             self._file_limit.lift()
-        self._file_limit = None if spare is None else harm.FileLimit(spare)
+        self._file_limit = None if spare is None else fault_points.FileLimit(spare)
 
     async def _signal_at(self, signal: str, phase: str | None = None, send: int | None = None) -> None:
         """Get a signal as soon as this client is in a phase, or before it sends that many frames more over the ring."""
         if phase is not None:
-            harm.signal_at_phase(phase, signal)
+            self._fault_points.signal_at_phase(phase, signal)
         if send is not None:
-            harm.signal_at_send(send, signal)
+            self._fault_points.signal_at_send(send, signal)
 
     async def _resources(self, expected: dict[str, int] | None = None) -> dict[str, int]:
         """Count threads, open files and tasks; waits a while for them to be no more than `expected`.
@@ -154,8 +162,8 @@ class _Client:
     async def _memory(self) -> int:
         """Return the kibibytes of memory that this process has in use, what it only keeps for later given back."""
         gc.collect()
-        harm.trim_memory()
-        return harm.resident_kib()
+        fault_points.trim_memory()
+        return fault_points.resident_kib()
 
     async def _exit(self, status: int = 0) -> None:
         """End the interpreter without a shutdown."""

@@ -29,6 +29,7 @@ from typing import Any, Self, TypeVar, Unpack
 from ..errors import ConfigurationError, PeerFailedError
 from ..runtime.blocking import SyncSystem
 from ..runtime.client.client import Client
+from ..runtime.client.compose import Parts
 from ..runtime.client.loop_thread import Runner, RuntimeThread
 from ..runtime.configuration.options import OptionOverrides
 from ..runtime.configuration.plan import make_plan
@@ -88,11 +89,11 @@ class FakeJob:
     # Faults. They may be called on any thread.
 
     def kill(self, client_id: int) -> None:
-        """End a client as if its process had been killed: without a word, its address refuses connections."""
+        """End a client as if its process had been killed: it says no goodbye, and its address refuses connections."""
         self._do(self._kill, client_id)
 
     def cut(self, client_id: int) -> None:
-        """Let nothing to or from a client through any more, and tell nobody, as if its cable had been pulled."""
+        """Hold back all traffic of a client, without an error on either side, as if its cable had been pulled."""
         self._do(lambda address: self._deaths.enter_context(self._network.cut(address)), self._address(client_id))
 
     # Its life.
@@ -208,14 +209,14 @@ class _FakeClient(Client):
         )
         super().__init__(
             make_plan(request, environment),
-            make_network=lambda plan: network.peer(jobs[client_id]),
+            parts=Parts(lambda plan: network.peer(jobs[client_id])),
         )
 
     def _make_runner(self) -> Runner:
         return _LoopRunner(self._main, self._on_end, self.over)
 
     def die(self) -> None:
-        """End without a word to anybody."""
+        """End without a goodbye to the other clients."""
         assert self.up.value is not None
         member = self.up.value.members[self.job.client_id]
         died = f"client {self.job.client_id} ({member.hostname}, {member.address}) was killed by the test"
@@ -262,7 +263,7 @@ class _LoopRunner:
         return True
 
     def join(self) -> None:
-        """The loop is another's."""
+        """Do nothing: the loop belongs to the `FakeJob`."""
 
     def _end(self, task: asyncio.Task[None]) -> None:
         for call in list(self._calls):

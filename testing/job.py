@@ -1,4 +1,4 @@
-"""A job of real client processes on this machine, to be started, told what to do, killed, stopped and cut off."""
+"""A job of real client processes on this machine: starts, remote calls, kills, stops and cut networks."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class LocalJob:
     # Its network.
 
     def cut(self, client_id: int, *, direction: Direction = "both") -> Cut:
-        """Swallow a client's packets from now on, without a word to anybody; only with `namespaces`.
+        """Drop a client's packets from now on, without an error on either side; only with `namespaces`.
 
         Args:
             client_id: whose.
@@ -151,18 +151,18 @@ class LocalJob:
         return Cut(self, client_id, direction)
 
     def heal(self, client_id: int, *, direction: Direction = "both") -> None:
-        """Let a client's packets through again. TCP sends anew what was swallowed, in its own time."""
+        """Let a client's packets through again. TCP retransmits the dropped ones after its own delays."""
         self._demand_network().heal(client_id, direction)
 
     # Calls that it makes, without a command.
 
     def call(self, name: str, client_ids: Iterable[int] | None = None, /, **arguments: Any) -> list[Call]:
-        """Tell some clients, or all that were started, to make a call at once."""
+        """Start a call in some clients, or in all that were started, at the same time."""
         chosen = self.clients if client_ids is None else client_ids
         return [self.clients[client_id].call(name, **arguments) for client_id in chosen]
 
     def initialize(self, **arguments: Any) -> list[dict[str, Any]]:
-        """Start whoever was not, bring all up, and return the facts of each, in client order."""
+        """Start the clients that do not run, bring all up, and return the facts of each, in client order."""
         self.start([client_id for client_id in range(self.num_clients) if client_id not in self.clients])
         calls = self.call("initialize", range(self.num_clients), **arguments)
         return [call.value() for call in calls]
@@ -178,7 +178,7 @@ class LocalJob:
         return [call.value() for call in self.call("resources", range(self.num_clients))]
 
     def resources_beyond(self, before: list[dict[str, int]]) -> list[dict[str, int]]:
-        """Return what each client has more of than `resources` returned, once it has had time to give it back."""
+        """Return the resources of each client in excess of `before`, after a grace period for their release."""
         calls = [self.clients[c].call("resources", expected=before[c]) for c in range(self.num_clients)]
         after = [call.value() for call in calls]
         return [
@@ -189,7 +189,7 @@ class LocalJob:
     # Its end.
 
     def close(self) -> None:
-        """End all processes, and give back all that was made for them."""
+        """End all processes, and remove their files and networks."""
         with contextlib.ExitStack() as closing:
             if self._network is not None:
                 closing.callback(self._network.close)

@@ -1,4 +1,4 @@
-"""The network of a job within one event loop, for tests: no socket, no port, no delay but the one asked for.
+"""The in-memory network of a job within one event loop, for tests: no sockets or ports, and only the given delay.
 
 It ships with the package, so that users can test what they build on bringup: peers over a `MemoryNetwork` behave as
 peers over gRPC and TCP do, for one contract suite runs over both. Faults are context managers::
@@ -46,7 +46,7 @@ _STOP_GRACE = 0.5
 
 
 class MemoryNetwork:
-    """What the peers of one test share. Addresses are keys: nothing is looked up, and every port is free.
+    """The network that the peers of one test share. Addresses are keys: no name is resolved, and every port is free.
 
     All of its peers must run on one event loop.
     """
@@ -65,12 +65,12 @@ class MemoryNetwork:
 
     @contextlib.contextmanager
     def cut(self, address: str) -> Iterator[None]:
-        """Let nothing to or from a peer through, and tell nobody; what was sent meanwhile arrives afterwards."""
+        """Hold back all traffic of a peer, without an error on either side; it arrives once the cut ends."""
         with self._listed(self._cut, Address.parse(address)):
             yield
 
     def disconnect(self, one: str, other: str) -> None:
-        """Break what is open between two peers, as something between them may; they can connect again at once."""
+        """Break the connections and links between two peers; they can connect again at once."""
         ends = {Address.parse(one), Address.parse(other)}
         for first, second, pipe in self._pipes:
             if {first, second} == ends:
@@ -78,7 +78,7 @@ class MemoryNetwork:
 
     @contextlib.contextmanager
     def refuse(self, address: str) -> Iterator[None]:
-        """Break what is open to or from a peer, and refuse what is new, as if its process had died."""
+        """Break all connections and links of a peer, and refuse new ones, as if its process had died."""
         dead = Address.parse(address)
         with self._listed(self._refused, dead):
             for one, other, pipe in self._pipes:
@@ -122,7 +122,7 @@ class MemoryNetwork:
 
 
 class PeerNetwork:
-    """A `MemoryNetwork` as one peer has it: see `Network`."""
+    """One peer's view of a `MemoryNetwork`: see `Network`."""
 
     def __init__(self, hub: MemoryNetwork, address: Address) -> None:
         self._hub = hub

@@ -71,7 +71,7 @@ class MemoryServiceLink:
         self._reader: asyncio.Task[None]
 
     def begin(self, receiver: ServiceReceiver) -> None:
-        """Let what comes be taken in."""
+        """Begin to deliver frames to the receiver."""
         self._reader = asyncio.get_running_loop().create_task(self._read(receiver))
 
     def send(self, parts: list[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""A process that makes the network of a job whose clients each have a network namespace of their own, and cuts it.
+"""A process with the network of a job: a network namespace for each client, which it makes and cuts off.
 
 Each client's namespace has one link, `eth0`, whose far end is a port of a bridge in a namespace of this process. The
 namespaces have no names, so that nothing is left of them when this process and the clients have ended. A cut is a queue
@@ -38,7 +38,7 @@ def address_of(client_id: int) -> str:
 
 
 class NamespaceHost:
-    """The network of `num_clients` clients. Makes this process leave its own; raises `OSError` where it may not.
+    """The network of `num_clients` clients. Moves this process to a new namespace, or raises `OSError`.
 
     Attributes:
         user: the path of the user namespace that the others belong to, or `None` for the one that everybody is in.
@@ -56,7 +56,7 @@ class NamespaceHost:
         self.networks = [f"/proc/{os.getpid()}/fd/{descriptor}" for descriptor in descriptors]
 
     def set(self, client_id: int, direction: str, *, cut: bool) -> None:
-        """Swallow what a client is sent (`in`) or sends (`out`), or let it through again."""
+        """Drop the packets to a client (`in`) or from it (`out`), or let them through again."""
         netlink, index = self._clients[client_id], _FIRST_INDEX
         if direction == "in":
             netlink, index = self._bridge, _port(client_id)
@@ -103,7 +103,7 @@ def _leave() -> bool:
 
 
 def main() -> None:
-    """Make the network, and do as told until the input ends."""
+    """Make the network, and carry out commands until the input ends."""
     try:
         host = NamespaceHost(int(sys.argv[1]))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The network of a job whose clients are cut off from each other: a network namespace for each, cables and a bridge."""
+"""A network namespace for each client of a job, with cables to a common bridge, which can be cut."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DIRECTIONS: dict[Direction, tuple[str, ...]] = {"in": ("in",), "out": ("out",),
 
 
 class NamespacesUnavailableError(BringupError):
-    """This machine, or this user, may make no network namespaces; the message says what was refused."""
+    """This machine or user may make no network namespaces; the message has the refused operation."""
 
 
 class NamespaceNetwork:
@@ -49,7 +49,7 @@ class NamespaceNetwork:
             raise
 
     def prefix(self, client_id: int) -> list[str]:
-        """Return what to put before a command so that it runs as a client."""
+        """Return the prefix of a command that runs it in the namespaces of a client."""
         return [sys.executable, "-I", "-S", enter_namespace.__file__, *self.paths(client_id)]
 
     def paths(self, client_id: int) -> tuple[str, str]:
@@ -57,15 +57,15 @@ class NamespaceNetwork:
         return self._places["user"] or "-", self._places["networks"][client_id]
 
     def cut(self, client_id: int, direction: Direction) -> None:
-        """Swallow a client's packets from now on; nobody is told."""
+        """Drop a client's packets from now on, without an error on either side."""
         self._set(client_id, direction, cut=True)
 
     def heal(self, client_id: int, direction: Direction) -> None:
-        """Let a client's packets through again; those that were swallowed are lost."""
+        """Let a client's packets through again; the dropped ones stay lost."""
         self._set(client_id, direction, cut=False)
 
     def close(self) -> None:
-        """Let go of the namespaces; each is gone once no client is in it."""
+        """Release the namespaces; the kernel removes each after the last process in it has ended."""
         self._host.close()
 
     def __enter__(self) -> Self:

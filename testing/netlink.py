@@ -1,4 +1,4 @@
-"""What the kernel is asked for when a network is laid out: links, addresses, and queues that swallow packets.
+"""Requests to the kernel that make a network: links, addresses, and queues that drop packets.
 
 Requests of rtnetlink(7), written here so that no `ip` or `tc` need be installed. Links are named by their index, which
 whoever makes them chooses.
@@ -34,7 +34,7 @@ _ROOT_QUEUE = 0xFFFFFFFF
 
 
 class Netlink:
-    """Changes the network namespace that this thread was in when it was made, and stays with that one.
+    """Changes one network namespace: the one of this thread at the time of construction.
 
     All requests raise `OSError`, with what was asked for, where the kernel refuses.
     """
@@ -75,7 +75,7 @@ class Netlink:
         self._request(_NEW_ADDRESS, _CREATE | _EXCLUSIVE, body, f"giving link {index} the address {address}")
 
     def swallow(self, index: int) -> None:
-        """Let nothing out over a link any more: its senders are told that all went well."""
+        """Drop all packets that leave over a link; their senders see no error."""
         body = _queue(index) + _text(_QUEUE_KIND, "blackhole")
         self._request(_NEW_QUEUE, _CREATE | _REPLACE, body, f"giving link {index} a blackhole for a queue")
 

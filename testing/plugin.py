@@ -1,4 +1,4 @@
-"""The pytest plugin: jobs for tests that end with them, and the clients' words where a test fails.
+"""The pytest plugin: jobs that end with their test, and the clients' output in the report of a failed test.
 
 It is loaded into every run of pytest where bringup is installed, and loads nothing of bringup until a test asks for it.
 """
@@ -25,7 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what is marked `needs_namespaces` where there are none."""
+    """Skip a test with the mark `needs_namespaces` where there are none."""
     if item.get_closest_marker("needs_namespaces") is not None:
         _demand_namespaces(item.config)
 
@@ -59,7 +59,7 @@ def local_job(request: pytest.FixtureRequest) -> Iterator[Callable[..., LocalJob
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the clients' words to the report of a test that failed."""
+    """Add the clients' output to the report of a test that failed."""
     report = yield
     if report.failed:
         for job in item.stash.get(_JOBS, []):

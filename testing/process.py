@@ -1,4 +1,4 @@
-"""One client process, started, observed and harmed by a test."""
+"""One client process of a test: its start, its output, its signals and its end."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ class LocalProcess:
 
     @property
     def output(self) -> str:
-        """What it has written to stdout so far."""
+        """Its output on stdout so far."""
         return "".join(self._written["stdout"])
 
     @property
     def log(self) -> str:
-        """What it has written to stderr so far."""
+        """Its output on stderr so far."""
         return "".join(self._written["stderr"])
 
     def wait_for(self, text: str, timeout: float = ANSWER_TIMEOUT) -> str:
@@ -116,7 +116,7 @@ class LocalProcess:
             time.sleep(_POLL_INTERVAL)
 
     def describe(self) -> str:
-        """Return its state and what it has written, for a failed assertion."""
+        """Return its state and its output, for a failed assertion."""
         status = self.process.poll()
         state = "it runs" if status is None else f"it {describe_end(status)}"
         written = [f"its {name}:\n{text}" for name, text in (("stdout", self.output), ("stderr", self.log)) if text]
@@ -146,7 +146,7 @@ class LocalProcess:
         self.process.send_signal(signal.SIGINT)
 
     def close(self) -> None:
-        """End it, whatever it does, and all that it has started."""
+        """Kill it, with its process group."""
         kill_group(self.process.pid)
         self.process.wait(_END_TIMEOUT)
         self._forget(self.process.pid)

@@ -1,4 +1,4 @@
-"""Calls that a client process of a test is told to make, and their answers."""
+"""Remote calls in the client processes of a test, and their answers."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Call:
         return self._answer
 
     def value(self, timeout: float = ANSWER_TIMEOUT) -> Any:
-        """Wait for what the call returns; raises `AssertionError` where it raised."""
+        """Wait for the result of the call; raises `AssertionError` where it raised."""
         answer = self.answer(timeout)
         assert answer.error is None, f"{self._name}() raised {answer.error}: {answer.text}; {self._client.describe()}"
         return answer.value
@@ -79,7 +79,7 @@ class Call:
 
 
 class LocalClient(LocalProcess):
-    """A client of a `LocalJob`: a given program, or one of ours that makes calls on demand.
+    """A client of a `LocalJob`: a given program, or `testing.client`, which takes remote calls.
 
     Args:
         client_id: which client of its job it is.
@@ -102,7 +102,7 @@ class LocalClient(LocalProcess):
         super().__init__(client_id, process, forget)
 
     def call(self, name: str, /, **arguments: Any) -> Call:
-        """Tell the client to make a call: a method of its system, or one of `testing.client`'s own.
+        """Start a call in the client: a method of its system, or one of `testing.client`.
 
         Raises:
             ConfigurationError: it runs a program of yours, which takes no calls.

@@ -75,7 +75,7 @@ class Starter:
         return process, server.forget
 
     def close(self) -> None:
-        """End what is left of what was started."""
+        """End the processes that still run."""
         if self._guard is not None:
             self._guard.close()
             self._guard = None
@@ -109,7 +109,7 @@ class _SharedServer:
         self._owner = 0
 
     def get(self) -> ForkServer | None:
-        """Return it, or `None` where there can be none."""
+        """Return the server, or `None` where this platform has none."""
         with self._lock:
             if self._owner != os.getpid():  # else a forked copy of this would talk to its parent's
                 self._owner = os.getpid()

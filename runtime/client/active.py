@@ -7,17 +7,10 @@ import threading
 from typing import TYPE_CHECKING
 
 from ...errors import AlreadyInitializedError, NotInitializedError
+from ..machines.failure_errors import forked_from
 
 if TYPE_CHECKING:
     from .client import Client
-
-
-def forked_from(pid: int) -> str:
-    """Return the text of an error in a forked child of a client, whose process id is `pid`."""
-    return (
-        f"this process was forked from process {pid}, and has no part in its job: "
-        "start clients as processes of their own"
-    )
 
 
 class ActiveClient:

@@ -10,16 +10,14 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from ...errors import BringupError, NotInitializedError, PeerFailedError
-from ...transport.ports import Network
 from ..configuration.plan import Plan
 from ..drivers.crash import crash_error
 from ..drivers.latch import Latch, Steps, first_set
 from ..drivers.peer import CoordinationPeer
-from ..machines.failure_errors import end_error, own_failure
+from ..machines.failure_errors import end_error, forked_from, own_failure
 from ..machines.peer.events import Up
-from .active import forked_from
 from .caller_imports import CallerImports
-from .compose import make_network, make_peer
+from .compose import SHIPPED, Parts, make_peer
 from .job_failure import FailureNotice
 from .loop_thread import Runner, RuntimeThread
 from .progress import show_progress
@@ -51,7 +49,7 @@ class Client:
     Args:
         plan: its job, options and devices.
         is_blocking: whether `bringup.sync` asked for it.
-        make_network: returns the network that reaches the other clients.
+        parts: what it is composed of, where that is not as shipped.
 
     Attributes:
         plan: see above.
@@ -72,7 +70,7 @@ class Client:
         plan: Plan,
         *,
         is_blocking: bool = False,
-        make_network: Callable[[Plan], Network | None] = make_network,
+        parts: Parts = SHIPPED,
     ) -> None:
         self.plan = plan
         self.job = plan.job
@@ -86,7 +84,7 @@ class Client:
         self.peer: CoordinationPeer | None = None
         self.services = ServiceClient(lambda deliver: self._up_peer.service_route(deliver), self._address_of)
         self.failure_notice = FailureNotice(self.job.client_id, self.failed)
-        self._make_network = make_network
+        self._parts = parts
         self._abort_error: BaseException | None = None
         self._runner: Runner | None = None
         self._pid = os.getpid()
@@ -216,8 +214,9 @@ class Client:
     async def _main(self) -> None:
         tasks: list[asyncio.Task[None]] = []
         try:
-            network = self._make_network(self.plan)
-            peer = make_peer(self.plan, network, self.imports.import_module, up=self.up, failed=self.failed)
+            network = self._parts.make_network(self.plan)
+            import_module, make_machine = self.imports.import_module, self._parts.make_machine
+            peer = make_peer(self.plan, network, import_module, make_machine, up=self.up, failed=self.failed)
             self.peer = peer
             self._abort()
             beside = self._watch_end(peer), self.services.watch_loops(), show_progress(peer, self.up)

@@ -9,7 +9,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import ModuleType
 
 from ... import __version__
@@ -49,6 +49,7 @@ def make_peer(
     plan: Plan,
     network: Network | None,
     import_module: Callable[[str], ModuleType],
+    make_machine: Callable[[PeerConfig, float], PeerMachine] = PeerMachine,
     *,
     up: Latch[Up | None],
     failed: Latch[BaseException],
@@ -59,6 +60,7 @@ def make_peer(
         plan: of the client.
         network: reaches the other clients; `None` for a job of one client.
         import_module: imports a module on behalf of the backend's thread.
+        make_machine: see `Parts`.
         up: set by the peer once the job is up.
         failed: set by the peer to the exception that ended the job.
     """
@@ -75,7 +77,7 @@ def make_peer(
             services.leave if services is not None else lambda _: None,
         )
     return CoordinationPeer(
-        PeerMachine(peer_config(plan), time.monotonic()),
+        make_machine(peer_config(plan), time.monotonic()),
         up=up,
         failed=failed,
         devices=_make_devices(plan, import_module),
@@ -122,6 +124,22 @@ def make_network(plan: Plan) -> Network | None:
         ring_port=options.ring_port,
         patience=options.heartbeat_timeout + _LINK_GRACE,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of a client that tests replace.
+
+    Attributes:
+        make_network: returns the network that reaches the other clients.
+        make_machine: returns the machine of the peer, given its configuration and the time.
+    """
+
+    make_network: Callable[[Plan], Network | None] = make_network
+    make_machine: Callable[[PeerConfig, float], PeerMachine] = PeerMachine
+
+
+SHIPPED = Parts()
 
 
 def _own_host(plan: Plan) -> str | None:

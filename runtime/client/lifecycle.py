@@ -15,11 +15,12 @@ from ..configuration.request import Request
 from ..drivers.latch import Steps
 from .active import ACTIVE
 from .client import Client, State
+from .compose import SHIPPED, Parts
 from .launcher_report import report_left
 from .process_client import ProcessClient
 
 
-def bring_up(request: Request, loop: asyncio.AbstractEventLoop | None) -> Steps[Client]:
+def bring_up(request: Request, loop: asyncio.AbstractEventLoop | None, parts: Parts = SHIPPED) -> Steps[Client]:
     """Start the client that the arguments of `initialize()` and the environment describe, and wait until its job is up.
 
     Where the wait is interrupted, the client is ended before the interruption is raised.
@@ -27,11 +28,12 @@ def bring_up(request: Request, loop: asyncio.AbstractEventLoop | None) -> Steps[
     Args:
         request: the arguments.
         loop: the caller's event loop; `None` where the caller blocks. The device backend's imports are done there.
+        parts: see `Client`.
 
     Raises:
         BringupError: see `bringup.initialize`.
     """
-    client = ProcessClient(make_plan(request, os.environ), is_blocking=loop is None)
+    client = ProcessClient(make_plan(request, os.environ), is_blocking=loop is None, parts=parts)
     yield from _make_room(reset=request.reset)
     client.imports.serve(loop)
     try:

@@ -9,7 +9,7 @@ from ...transport.forks import SOCKETS
 from ..configuration.plan import Plan
 from .active import ACTIVE
 from .client import Client, State
-from .compose import check_open_files
+from .compose import SHIPPED, Parts, check_open_files
 from .job_failure import FailureAction
 from .launcher_report import Reporter
 from .signals import TerminationNotice
@@ -27,10 +27,11 @@ class ProcessClient(Client):
     Args:
         plan: its job, options and devices.
         is_blocking: whether `bringup.sync` asked for it.
+        parts: see `Client`.
     """
 
-    def __init__(self, plan: Plan, *, is_blocking: bool = False) -> None:
-        super().__init__(plan, is_blocking=is_blocking)
+    def __init__(self, plan: Plan, *, is_blocking: bool = False, parts: Parts = SHIPPED) -> None:
+        super().__init__(plan, is_blocking=is_blocking, parts=parts)
         self._failure_action = FailureAction(plan.on_failure, self.job.client_id)
         self._termination = TerminationNotice(self._at_termination)
         self._is_preempted = False

@@ -15,10 +15,9 @@ from ...transport.texts import printable
 from ...transport.wire.services import ClientIds, EnterBarrier, Refusal, ServiceReply, ServiceRequest
 from ..configuration.validation import client_set, timeout_of
 from ..drivers.service_transport import Route, ServiceCalls
-from ..machines.failure_errors import REFUSAL_ERRORS
+from ..machines.failure_errors import REFUSAL_ERRORS, forked_from
 from ..machines.id_ranges import pack_ids, unpack_ids
 from ..machines.phases import Phase
-from .active import forked_from
 
 _BARRIER_NAME_BYTES_MAX = 1024
 

@@ -77,7 +77,7 @@ class CoordinationPeer:
         self._coordinator = coordinator
         self._advertise_host = advertise_host
         self._inbox: asyncio.Queue[ev.PeerEvent | None] = asyncio.Queue(INBOX_MAX)
-        self._services = services
+        self.services = services
         self._loop: asyncio.AbstractEventLoop
         self._is_aborted = False
         self._group: asyncio.TaskGroup
@@ -123,7 +123,7 @@ class CoordinationPeer:
     async def _live(self) -> None:
         if self._network is not None:
             self._listener = await self._network.serve_links(
-                self.machine.config.incarnation, self._services.welcome if self._services is not None else None
+                self.machine.config.incarnation, self.services.welcome if self.services is not None else None
             )
         if self._coordinator is not None:
             self._spawn(self._coordinator.run())
@@ -142,8 +142,8 @@ class CoordinationPeer:
             last.push_async_callback(self._devices.close)
             if self._listener is not None:
                 last.push_async_callback(self._listener.close)
-            if self._services is not None:
-                last.callback(self._services.close)
+            if self.services is not None:
+                last.callback(self.services.close)
             last.callback(self._ring.close)
             last.push_async_callback(self._end_tasks)
             if self._server is not None:
@@ -221,8 +221,8 @@ class CoordinationPeer:
         Called once the job is up.
         """
         config, up, network = self.machine.config, self.up.value, self._network
-        if self._services is not None:
-            return LocalRoute(self._services, self._loop, config.client_id, deliver)
+        if self.services is not None:
+            return LocalRoute(self.services, self._loop, config.client_id, deliver)
         assert up is not None
         assert network is not None
         own, host = (

@@ -27,13 +27,14 @@ class ServiceServer:
 
     Attributes:
         on_crash: told what was raised; who runs this sets it.
+        machine: see above.
     """
 
     def __init__(
         self, machine: ServiceMachine, is_member: Callable[[LinkIdentity], bool], clock: Callable[[], float]
     ) -> None:
         self.on_crash: OnCrash = let_crash
-        self._machine = machine
+        self.machine = machine
         self._clock = clock
         self._numbers = itertools.count(1)
         self._replies: dict[int, Callable[[ServiceReply], None]] = {}
@@ -68,8 +69,8 @@ class ServiceServer:
         """Take in one request of a session."""
         try:
             self._wake()
-            self._tell(self._machine.handle(session, client_id, request, self._clock()))
-            if (due := self._machine.deadline()) is not None:
+            self._tell(self.machine.handle(session, client_id, request, self._clock()))
+            if (due := self.machine.deadline()) is not None:
                 self._alarm.set(due)
             self.go_on()
         except Exception as error:  # noqa: BLE001 - the client has sent it, and would wait for ever
@@ -77,14 +78,14 @@ class ServiceServer:
 
     def go_on(self) -> None:
         """See to it that what takes long goes on, by turns with whatever else this loop serves."""
-        if not self._is_at_work and self._machine.has_work(self._has_room):
+        if not self._is_at_work and self.machine.has_work(self._has_room):
             self._is_at_work = True
             asyncio.get_running_loop().call_soon(self._work)
 
     def _work(self) -> None:
         self._is_at_work = False
         try:
-            self._tell(self._machine.work(self._has_room))
+            self._tell(self.machine.work(self._has_room))
             self.go_on()
         except Exception as error:  # noqa: BLE001 - a loop only logs what its callbacks raise
             self.on_crash(error)
@@ -98,14 +99,14 @@ class ServiceServer:
         self._replies.pop(session, None)
         self._has_room_of.pop(session, None)
         try:
-            self._tell(self._machine.close_session(session, self._clock()))
+            self._tell(self.machine.close_session(session, self._clock()))
         except Exception as error:  # noqa: BLE001 - others may wait for what it held
             self.on_crash(error)
 
     def leave(self, client_id: int) -> None:
         """Take in that a client leaves the job."""
         try:
-            self._tell(self._machine.leave(client_id, self._clock()))
+            self._tell(self.machine.leave(client_id, self._clock()))
         except Exception as error:  # noqa: BLE001 - others may wait for the leaver
             self.on_crash(error)
 
@@ -126,13 +127,13 @@ class ServiceServer:
 
     def _on_alarm(self) -> None:
         self._wake()
-        self._alarm.set(self._machine.deadline())
+        self._alarm.set(self.machine.deadline())
 
     def _crash(self, error: Exception) -> None:
         self.on_crash(error)
 
     def _wake(self) -> None:
         now = self._clock()
-        due = self._machine.deadline()
+        due = self.machine.deadline()
         if due is not None and due <= now:
-            self._tell(self._machine.wake(now))
+            self._tell(self.machine.wake(now))

@@ -219,6 +219,14 @@ def end_error(failed: BaseException | None) -> BaseException:
     return NotInitializedError("the system was shut down") if failed is None else fresh(failed)
 
 
+def forked_from(pid: int) -> str:
+    """Return the text of an error in a forked child of a client, whose process id is `pid`."""
+    return (
+        f"this process was forked from process {pid}, and has no part in its job: "
+        "start clients as processes of their own"
+    )
+
+
 def fresh(error: E) -> E:
     """Return a copy of an exception without its traceback: one failure is raised to many callers."""
     duplicate = copy.copy(error)

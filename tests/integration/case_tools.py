@@ -1,4 +1,4 @@
-"""What cases need to know that a program has no call for."""
+"""Facts for cases that a program cannot ask for: who waits in a barrier, and whether an agreement was begun."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PATIENCE = 30.0
 
 
 class Seconds:
-    """How long a body has taken."""
+    """The duration of a body."""
 
     def __enter__(self) -> Self:
         self._start = time.monotonic()
@@ -28,7 +28,7 @@ class Seconds:
 
 
 def until(is_so: Callable[[], bool]) -> None:
-    """Block until something is so of which no event tells."""
+    """Poll a condition that sets no event, with a time-out."""
     deadline = time.monotonic() + _PATIENCE
     while not is_so():
         assert time.monotonic() < deadline, "it is not so yet"
@@ -36,17 +36,16 @@ def until(is_so: Callable[[], bool]) -> None:
 
 
 def until_come(system: bringup.System, barrier: str, client_ids: Iterable[int]) -> None:
-    """Block, on client 0, until others wait in a barrier; it hosts the services, and looks into them."""
+    """Block until clients wait in a barrier; only on client 0, which hosts the services."""
     peer = system._client.peer
     assert peer is not None
-    assert peer._services is not None
-    rounds = peer._services._machine._barriers
-    wanted = set(client_ids)
-    until(lambda: wanted <= {each for r in rounds.status() if r.name == barrier for each in _ids(r.came)})
+    assert peer.services is not None
+    machine, wanted = peer.services.machine, set(client_ids)
+    until(lambda: wanted <= {each for r in machine.open_rounds() if r.name == barrier for each in _ids(r.came)})
 
 
 def notice_when_asked(system: bringup.System) -> threading.Event:
-    """Return what is set once this client knows that a step to save at is being agreed on."""
+    """Return an event that is set once this client takes part in the agreement on a preemption point."""
     asked = threading.Event()
     peer = system._client.peer
     assert peer is not None

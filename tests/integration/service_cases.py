@@ -496,7 +496,7 @@ async def loops_that_end_leave_nothing_behind(system: bringup.System) -> None:
         for _ in range(20):
             asyncio.run(system.kv.increment("short loops"))
 
-    server = system._client.peer._services
+    server = system._client.peer.services
     await _meet(system, "before short loops")
     before = 0 if server is None else server.num_remote_sessions
     await _meet(system, "short loops")

@@ -315,11 +315,6 @@ class SessionTable(Generic[K, M]):
         """Return the session that a connection carries."""
         return self._carried.get(connection)
 
-    @property
-    def connections(self) -> list[int]:
-        """Those that carry a session, or are to say which."""
-        return [*self._carried, *self._strangers]
-
     # Steps.
 
     def _begin(self, connection: int, key: K, opening: OpenSession) -> Effects:

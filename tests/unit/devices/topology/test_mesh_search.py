@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bringup.devices.topology import nesting
 from bringup.devices.topology import search as search_module
+from bringup.devices.topology.nesting import Nesting, nestings
 from bringup.devices.topology.search import search
 from bringup.devices.topology.topology import Topology
 from bringup.devices.topology.tours import closed_tours
@@ -94,14 +95,14 @@ def test_where_nothing_is_gained_the_mesh_is_dtensors() -> None:
 def test_a_mesh_of_many_dimensions_takes_no_longer_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before, the nestings of a split were not bounded, and this took 42 s."""
     tried = 0
-    nested = nesting._nested
 
-    def counted(*arguments: Any) -> Any:
+    def counted(*arguments: Any) -> Iterator[Nesting]:
         nonlocal tried
-        tried += 1
-        return nested(*arguments)
+        for nesting in nestings(*arguments):
+            tried += 1
+            yield nesting
 
-    monkeypatch.setattr(nesting, "_nested", counted)
+    monkeypatch.setattr(search_module, "nestings", counted)
     monkeypatch.setattr(search_module, "_NESTINGS_MAX", 500)
     mesh = machine(8, 8, 8, 2, wrap="xyz").best_mesh([2] * 10)
     assert tried <= 500
