@@ -93,6 +93,8 @@ class RemoteSessions:
         if session is None:
             return None, 0
         self.pump(session)
+        # It may have said that it has received what a long answer waits for.
+        self._server.go_on()
         return session, self._callers[session.number]
 
     def receive(self, number: int, sender: LinkIdentity, message: SessionMessage) -> None:
