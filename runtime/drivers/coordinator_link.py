@@ -145,8 +145,11 @@ class CoordinatorLink:
         try:
             connection, self._seen_from = await self._dial(is_expected=is_expected)
         except ConnectionClosedError as error:
-            self._carriers.pop(number, None)
+            self._forget(number)
             return self._perform(self._session.unreachable(number, str(error)))
+        except BaseException:  # it was given up for another: over hours there are many
+            self._forget(number)
+            raise
         pump = self._pumps[number] = SessionPump(
             connection, partial(self._session.next_to_send, number), partial(self._take, number)
         )

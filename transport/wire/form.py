@@ -10,8 +10,9 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-SHOWN_BYTES_MAX = 1024 * 1024
-"""A larger message is refused without naming the field: to look for it would take many times the message's memory."""
+SHOWN_BYTES_MAX = 128 * 1024
+"""A larger message is refused without naming the field: to look for it takes many times the message's memory, and some
+seconds for each MiB of short entries, in which the loop would serve nobody."""
 
 _VALUE_CHARS_MAX = 80
 _BYTES_SHOWN = 12

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from ....transport.addresses import Address
 from ....transport.wire.messages import PROTOCOL_VERSION, Refused, Register
 from ..job_lists import refusal_of_list
 from .config import CoordinatorConfig
 from .members import Members
+
+_SHOWN_CHARS_MAX = 1024
+"""Of the value of a stranger: it goes into a log, in one line."""
 
 
 def refusal_of(register: Register, config: CoordinatorConfig, members: Members, *, is_forming: bool) -> Refused | None:
@@ -18,6 +23,11 @@ def refusal_of(register: Register, config: CoordinatorConfig, members: Members, 
         members: those that have registered.
         is_forming: whether the job still waits for clients.
     """
+    refusal = _misfit(register, config, members, is_forming)
+    return None if refusal is None else replace(refusal, yours=refusal.yours[:_SHOWN_CHARS_MAX])
+
+
+def _misfit(register: Register, config: CoordinatorConfig, members: Members, is_forming: bool) -> Refused | None:
     for field, theirs, ours, advice in (
         ("protocol_version", register.protocol_version, PROTOCOL_VERSION, "Install one version of bringup on all."),
         ("job_name", register.job_name, config.job_name, "Another job may be using this address."),

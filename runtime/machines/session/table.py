@@ -234,14 +234,15 @@ class SessionTable(Generic[K, M]):
         connection = kept.carrier
         self._forget(kept, overflow)
         self._carried.pop(connection, None)
+        self._finishing.pop(connection, None)
         kept.leave()
         dropped = [Drop(connection)] if connection else []
         return [*dropped, Ended(session, overflow, is_settled=False, is_forgotten=True), *self._flushed()]
 
     def finish(self, session: int, now: float) -> Effects:
-        """End a session after its messages: it is not resumed."""
+        """End a session after its messages: it is not resumed. Idempotent: a client that talks on gains no time."""
         finished = self._sessions.get(session)
-        if finished is None:
+        if finished is None or finished.carrier in self._finishing:
             return NOTHING
         self._forget(finished, _BY_US)
         if finished.carrier:
@@ -269,8 +270,12 @@ class SessionTable(Generic[K, M]):
         assert self._state is TableState.SERVING
         self._state, self._ending = TableState.FLUSHING, ending
         self._due = now + flush_timeout(ending, self._heartbeat_timeout)
-        for session in self._sessions.values():
-            session.finish()
+        for session in list(self._sessions.values()):
+            if session.carrier and not session.received:
+                # Whoever has said nothing in it may be anybody: all others do not wait for that for long.
+                self.finish(session.number, now)
+            else:
+                session.finish()
         return self._flushed()
 
     def stay(self, now: float, *, is_needed: bool) -> Effects:

@@ -193,6 +193,13 @@ def test_who_does_not_fit_is_refused_with_both_sides_values(
     assert answers(say(machine, 1, register(1)), HeartbeatAck), "the rightful client was shut out"
 
 
+@pytest.mark.parametrize("other", [{"job_name": "j" * 900_000}, {"client_id": 0, "hostname": "h" * 900_000}])
+def test_what_a_stranger_says_of_itself_is_cut_before_it_is_logged(other: dict[str, Any]) -> None:
+    machine = machine_with(0)
+    (refused,) = answers(list(machine.handle(ev.MessageReceived(500, register(1, **other)), 0.0)), Refused)
+    assert 100 < len(refused.yours) < 2000
+
+
 def test_a_restarted_client_is_refused_by_its_incarnation() -> None:
     machine = running()
     effects = machine.handle(ev.MessageReceived(500, register(1, incarnation=5)), 0.0)

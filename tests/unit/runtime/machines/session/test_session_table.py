@@ -223,6 +223,40 @@ def test_a_session_that_is_finished_here_ends_with_what_was_said() -> None:
     assert isinstance(written(table, again)[0], SessionRefused)
 
 
+def test_a_client_that_talks_on_in_a_finished_session_holds_up_nobodys_end() -> None:
+    table = make()
+    (talks, talking), (_, other) = join(table, "talks"), join(table, "other")
+    table.finish(talking, 0.0)
+    table.finish(other, 0.5)
+    table.take(talks)
+    assert table.finish(talking, 0.9) == ()
+    assert [type(effect) for effect in table.wake(END_TIMEOUT)] == [Drop, Ended]
+    assert table.deadline() == 0.5 + END_TIMEOUT
+
+
+def test_a_finished_session_that_keeps_too_much_leaves_no_deadline() -> None:
+    table = make(kept_max=1)
+    connection, session = join(table)
+    table.finish(session, 0.0)
+    table.put(session, "x")
+    assert table.put(session, "y")[0] == Drop(connection)
+    assert table.deadline() is None
+
+
+def test_a_session_in_which_nothing_was_said_does_not_hold_up_the_end() -> None:
+    table = make()
+    member, session = join(table, "member")
+    silent, _ = join(table, "silent")
+    table.take(member)
+    assert table.close(Ending.IN_ORDER, 0.0) == ()
+    assert table.deadline() == END_TIMEOUT
+    drop, ended = table.wake(END_TIMEOUT)
+    assert drop == Drop(silent)
+    assert isinstance(ended, Ended)
+    assert table.deadline() == HEARTBEAT_TIMEOUT
+    assert table.get(session) is not None
+
+
 def test_a_client_that_does_not_go_is_ended() -> None:
     table = make()
     connection, session = join(table)
@@ -270,6 +304,7 @@ def test_all_that_are_there_are_waited_for_then_those_that_are_away() -> None:
 def test_those_that_do_not_go_have_their_time() -> None:
     table = make()
     connection, session = join(table)
+    table.take(connection)
     table.put(session, "dismissed")
     table.close(Ending.IN_ORDER, 0.0)
     written(table, connection)
