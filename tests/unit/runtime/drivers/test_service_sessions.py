@@ -9,7 +9,7 @@ import pytest
 
 from bringup.runtime.drivers.service_server import ServiceServer
 from bringup.runtime.machines.kv import lists as kv_lists
-from bringup.runtime.machines.service_machine import Services
+from bringup.runtime.machines.service_machine import ServiceMachine
 from bringup.runtime.machines.session.limits import WINDOW
 from bringup.transport.ports import LinkIdentity, ServiceReceiver
 from bringup.transport.wire.framing import decode, encode
@@ -54,7 +54,7 @@ class FarEnd:
 
 @pytest.fixture
 def server() -> ServiceServer:
-    services = Services(2, 2**20, str, lambda: [0, 1])
+    services = ServiceMachine(2, 2**20, str, lambda: [0, 1])
     return ServiceServer(services, lambda sender: sender == CLIENT, time.monotonic)
 
 
