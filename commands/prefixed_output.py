@@ -20,7 +20,7 @@ _CLOSE_DEADLINE = 1.0  # seconds; a reader that has stopped must not keep this p
 
 
 class PrefixedOutput:
-    """Writes whole lines from a thread of its own: a slow reader holds up the clients, and never the event loop.
+    """Writes whole lines in a thread of its own: a slow reader delays the clients, never the event loop.
 
     Args:
         on_broken: Called on the running loop, once, when an output can no longer be written, with the reason.

@@ -1,1 +1,1 @@
-"""Other libraries' interfaces, as thin faces over the active system: for programs that were written for those."""
+"""Interfaces of other libraries over the active system, for programs that use those libraries."""

@@ -1,4 +1,4 @@
-"""Whether all clients of the demo say the same of their job, and what the launcher knows of it. Pure."""
+"""Comparison of the clients' reports in the demo, with each other and with the launcher's facts. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _VALUE_CHARACTERS_MAX = 60
 
 
 def disagreements(reports: Sequence[Mapping[str, Any]], pids: Sequence[int], addresses: Sequence[str]) -> list[str]:
-    """Return a sentence for everything in which a client is at odds with another, or with what must be so.
+    """Return a sentence for each fact in which a client's report differs from another's, or from the expected one.
 
     Args:
         reports: what each client says, in client order; see `demo_client.describe`.

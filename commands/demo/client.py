@@ -1,4 +1,4 @@
-"""What each client of `bringup demo` runs: it brings its job up, uses it, and says what it holds, a JSON line each.
+"""The client of `bringup demo`: brings its job up, uses it, and reports the facts in lines of JSON.
 
 The lines go to standard output: `ready` once all is imported, then, after standard input has ended, `up`, `report`
 with all that this client knows, and `left`; or `failed`, with the error.

@@ -1,4 +1,4 @@
-"""`bringup demo`: a job of N clients on this machine, brought up for real, compared, and shown."""
+"""`bringup demo`: brings up a job of N clients on this machine, compares their reports, and shows the job."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def demo(num_clients: int, backend: str, as_json: bool) -> None:
 
 
 def summarize(job: DemoJob) -> dict[str, Any]:
-    """Return what `demo --json` prints of a run in which every client came up and left in order."""
+    """Return the output of `demo --json` for a run in which every client came up and left in order."""
     assert job.released_at is not None
     reports = [one["report"] for one in job.said]
     up_after = [one["up"]["at"] - job.released_at for one in job.said]

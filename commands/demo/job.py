@@ -1,4 +1,4 @@
-"""Runs the demo's job: its clients as processes, released at one instant, and what each of them said."""
+"""Runs the demo's job: starts its clients as processes, releases them together, and collects their reports."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PATIENCE = 2.0
 
 
 class DemoJob:
-    """One run: its clients as processes, released at one instant, and what each has said; a context manager.
+    """One run: its clients as processes, released together, and their reports; a context manager.
 
     The clients' standard input is a pipe, whose end releases all of them at once.
 

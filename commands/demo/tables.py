@@ -1,4 +1,4 @@
-"""What the demo shows of a job that came up: its clients, devices, topology and timeline."""
+"""The tables of the demo: clients, devices, topology and timeline of a job that came up."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _clients(result: Mapping[str, Any]) -> Table:
 
 
 def devices_table(result: Mapping[str, Any], width: int) -> Table:
-    """Return the table of a result's devices; where `width` is short of columns, without what the names say as well."""
+    """Return the table of a result's devices; where `width` is small, without the columns that the names imply."""
     devices = result["devices"]
     kinds = {device["kind"] for device in devices}
     columns = ["device", "client", "core id", "x, y, z, core", "kind", "name"]
@@ -140,7 +140,7 @@ def _timeline(result: Mapping[str, Any]) -> Table:
 
 
 def phases(timelines: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """Put the clients' timelines together: for each phase, in order of their median starts, how long it took where."""
+    """Combine the clients' timelines: the durations of each phase on all clients, in order of the median starts."""
     spans: dict[str, list[tuple[float, float, int]]] = {}
     for client_id, timeline in enumerate(timelines):
         for span in timeline:

@@ -1,4 +1,4 @@
-"""What `global_state.client` is: a job's key-value store and barriers as jax's distributed client has them."""
+"""The key-value store and barriers of a job, with the interface of jax's distributed client (`global_state.client`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class DistributedRuntimeClient:
-    """Stands where jaxlib's `DistributedRuntimeClient` does. Its methods block, and may be called from any thread.
+    """Has the interface of jaxlib's `DistributedRuntimeClient`. Its methods block; they may be called from any thread.
 
     Times are in milliseconds; one of 0 or less does not wait.
 
@@ -58,7 +58,7 @@ class DistributedRuntimeClient:
         return self.blocking_key_value_get_bytes(key, timeout_in_ms).decode()
 
     def blocking_key_value_get_bytes(self, key: str, timeout_in_ms: int) -> bytes:
-        """Return what a key holds; see `blocking_key_value_get`."""
+        """Return the bytes of a key; see `blocking_key_value_get`."""
         seconds = _seconds(timeout_in_ms)
         with jax_errors():
             try:
@@ -78,7 +78,7 @@ class DistributedRuntimeClient:
         return self.key_value_try_get_bytes(key).decode()
 
     def key_value_try_get_bytes(self, key: str) -> bytes:
-        """Return what a key holds now; `NOT_FOUND` where there is nothing."""
+        """Return the present bytes of a key; `NOT_FOUND` where there are none."""
         with jax_errors():
             value = self._kv.try_get(_of_type(str, "key", key))
             if value is None:
@@ -95,7 +95,7 @@ class DistributedRuntimeClient:
         return [(full, value.decode()) for full, value in self.key_value_dir_get_bytes(key)]
 
     def key_value_dir_get_bytes(self, key: str) -> list[tuple[str, bytes]]:
-        """Return all keys below a directory, in full, with what they hold; see `key_value_dir_get`."""
+        """Return all keys below a directory, in full, with their bytes; see `key_value_dir_get`."""
         with jax_errors():
             store = self._kv
             return list(store.list(key).items()) if _of_type(str, "key", key).strip("/") else []
@@ -155,7 +155,7 @@ class DistributedRuntimeClient:
             ) from cause
 
     def get_live_nodes(self, process_ids: Iterable[int]) -> dict[int, int]:
-        """Wait until all of some processes have come here, and return the incarnation of each.
+        """Wait until all of the given processes make this call, and return the incarnation of each.
 
         All get the same, or all `UNAVAILABLE`, as a job ends with any of its clients.
 

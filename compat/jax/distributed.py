@@ -1,4 +1,4 @@
-"""Stands where `jax.distributed` and `jax._src.distributed` do, over the active system of this process.
+"""The interface of `jax.distributed` and `jax._src.distributed`, over the active system of this process.
 
 A program that takes jax's client for its key-value store, barriers and preemption points needs another import only::
 
@@ -18,7 +18,7 @@ __all__ = ["DistributedRuntimeClient", "JaxRuntimeError", "PreemptionSyncManager
 
 
 class State:
-    """What this process is in its job now; it holds nothing itself, so that it is always right."""
+    """The state of this process in its job. Each property is looked up anew, and so never stale."""
 
     @property
     def client(self) -> DistributedRuntimeClient | None:
@@ -28,7 +28,7 @@ class State:
 
     @property
     def preemption_sync_manager(self) -> PreemptionSyncManager | None:
-        """What tells the step at which all are to save; `None` while no system is active."""
+        """The manager of preemption points; `None` while no system is active."""
         system = _active()
         return None if system is None else PreemptionSyncManager(system)
 
@@ -40,7 +40,7 @@ class State:
 
     @property
     def num_processes(self) -> int:
-        """How many clients the job has; 1 while no system is active."""
+        """The number of clients; 1 while no system is active."""
         system = _active()
         return 1 if system is None else system.num_clients
 

@@ -1,4 +1,4 @@
-"""What jax's distributed client raises: one exception, whose text begins with a code."""
+"""The exception of jax's distributed client; its text begins with a code."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _CODES: tuple[tuple[type[BringupError], str], ...] = (
 
 
 class JaxRuntimeError(BringupError, RuntimeError):
-    """Stands where `jax.errors.JaxRuntimeError` does. `__cause__` is the error of bringup, with its attributes."""
+    """Has the interface of `jax.errors.JaxRuntimeError`. `__cause__` is the error of bringup, with its attributes."""
 
     @property
     def code(self) -> str:
-        """What its text begins with: `ALREADY_EXISTS`, `DEADLINE_EXCEEDED`, ..."""
+        """The code that its text begins with: `ALREADY_EXISTS`, `DEADLINE_EXCEEDED`, ..."""
         return str(self).partition(":")[0]
 
 
 @contextlib.contextmanager
 def jax_errors(refused: str = "INVALID_ARGUMENT") -> Iterator[None]:
-    """Let a body raise `JaxRuntimeError` for every error of bringup; `refused` is the code of `ConfigurationError`."""
+    """Convert errors of bringup in a body to `JaxRuntimeError`s; `refused` is the code of `ConfigurationError`."""
     try:
         yield
     except JaxRuntimeError:

@@ -1,4 +1,4 @@
-"""What `global_state.preemption_sync_manager` is: one step of all programs at which they save."""
+"""Preemption points with the interface of jax's `global_state.preemption_sync_manager`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["PreemptionSyncManager"]
 
 
 class PreemptionSyncManager:
-    """Stands where jaxlib's `PreemptionSyncManager` does.
+    """Has the interface of jaxlib's `PreemptionSyncManager`.
 
     SIGTERM to any client is the notice, and so is `System.announce_preemption`.
 

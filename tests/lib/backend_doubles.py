@@ -18,7 +18,7 @@ SHORT = 0.02
 
 
 class Backend:
-    """Does in each call what it was told to, and notes who called what."""
+    """Runs a given function in each call, and records the calls with their threads."""
 
     device_type = "TEST"
     simulated = True
@@ -56,7 +56,7 @@ class Backend:
 
 
 class Gate:
-    """A blocking call: says when it was entered, and returns when it is opened."""
+    """A blocking call: sets an event on entry, and returns once the gate is opened."""
 
     def __init__(self, result: Any = None) -> None:
         self.entered = threading.Event()

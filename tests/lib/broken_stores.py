@@ -1,4 +1,4 @@
-"""Key-value stores with a fault planted in each, that a check of what their clients see is to find."""
+"""Key-value stores with one planted bug each, which a check of their clients' results must find."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class StaleStore(StoreMachine):
 
 
 class DoublingStore(StoreMachine):
-    """Does what the client of a call repeats after a lost link, without knowing it again."""
+    """Carries out a call twice where the client repeats it after a lost link."""
 
     def handle(self, session: int, request: KeyValueRequest) -> list[tuple[int, sm.ServiceReply]]:
         if isinstance(request, sm.IncrementKey) and request.ticket % 7 == 0:
@@ -40,7 +40,7 @@ class ForgetfulStore(StoreMachine):
 
 
 class TornStore(StoreMachine):
-    """Leaves something of a directory that it deletes."""
+    """Deletes only part of a directory."""
 
     def handle(self, session: int, request: KeyValueRequest) -> list[tuple[int, sm.ServiceReply]]:
         if isinstance(request, sm.DeleteKeys) and request.key == "d":

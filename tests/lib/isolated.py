@@ -82,7 +82,7 @@ def pid_of(backend: IsolatedBackend) -> int:
 
 @contextlib.contextmanager
 def watched(pid: int) -> Iterator[Callable[[], bool]]:
-    """Yield a function that waits for the end of a process, and says whether it came."""
+    """Yield a function that waits for the end of a process, and returns whether it has ended in time."""
     descriptor = os.pidfd_open(pid)
     try:
         yield lambda: bool(select.select([descriptor], [], [], LONG)[0])

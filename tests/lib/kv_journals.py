@@ -23,7 +23,7 @@ from .linearizability import (
 
 
 def history_of(journals: Iterable[Path]) -> History:
-    """Return what the clients did, in the order in which it happened; a call with no end in it may have had its effect.
+    """Return the clients' calls in the order of events; a call without an end may have had its effect.
 
     Of what happened at the same time begins come first, so that it is taken for concurrent.
     """

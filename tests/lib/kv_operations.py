@@ -1,4 +1,4 @@
-"""Calls on the key-value store: drawn at random, as requests, and what a reply means to the linearizability checker."""
+"""Calls on the key-value store: random ones, their requests, and their results for the linearizability checker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an asynchronous test leaves behind in this process: tasks, threads, descriptors."""
+"""Tasks, threads and descriptors that an asynchronous test leaves behind in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether what concurrent clients saw of the key-value store can be the work of one store with one order of calls.
+"""Linearizability checker: is there one order of all calls that explains the results of concurrent clients?
 
 `History` records calls as they begin and end. `check` looks for an order in which every call takes effect between its
 begin and its end, and all results are those of a plain dictionary. The search is that of Wing and Gong ("Testing and
@@ -124,7 +124,7 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """There is no order: for which keys, which calls the best attempt placed, which ones then did not fit, in words."""
+    """No order exists: the keys, the calls that the best attempt has ordered, and those that fit nowhere after them."""
 
     keys: tuple[str, ...]
     placed: tuple[Call, ...]
@@ -145,7 +145,7 @@ def check(history: History) -> Violation | None:
 
 
 def apply(state: State, operation: Operation) -> tuple[Result, State] | None:
-    """Return what an operation yields, and leaves, by itself; `None` where it has to wait."""
+    """Return the result of an operation on a state, and the next state; `None` where it has to wait."""
     held = state.get(operation.key)
     match operation:
         case Get():

@@ -1,4 +1,4 @@
-"""`python -m tests.simulation`, from the root of a checkout: run seeds, say what they came to, show one that fails."""
+"""`python -m tests.simulation`, from the root of a checkout: runs seeds, and prints a summary, or a failed history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m tests.simulation.calibrate`: measures what `costs` charges, on this machine, with the code that ships."""
+"""`python -m tests.simulation.calibrate`: measures the constants of `costs` on this machine, with the shipped code."""
 
 from __future__ import annotations
 

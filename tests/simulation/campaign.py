@@ -18,7 +18,7 @@ _SEEDS_AT_ONCE = 10
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A seed under which something does not hold: what, and what went before."""
+    """A seed with a failed check: the error, and the history before it."""
 
     seed: int
     what: str
@@ -27,7 +27,7 @@ class Failure:
 
 @dataclass(slots=True)
 class Summary:
-    """What some seeds came to.
+    """The counts of the outcomes of some seeds.
 
     Attributes:
         seeds: how many were run.
@@ -53,7 +53,7 @@ class Summary:
         self.outcomes += report.outcomes
 
     def merge(self, other: Summary) -> None:
-        """Add what other seeds came to."""
+        """Add the counts of other seeds."""
         self.seeds += other.seeds
         self.steps += other.steps
         self.seconds += other.seconds
@@ -63,12 +63,12 @@ class Summary:
 
 
 def replay_command(seed: int, num_clients: int) -> str:
-    """Return what runs a seed once more, and prints all that happens."""
+    """Return the command that runs a seed again and prints its history."""
     return f"python -m tests.simulation --seed {seed} --peers {num_clients}"
 
 
 def run_seeds(seeds: Iterable[int], num_clients: int, jobs: int = 1) -> Iterator[Summary]:
-    """Run seeds, and yield what every few of them came to, in their order."""
+    """Run seeds, and yield summaries of every few of them, in their order."""
     run = partial(_run_batch, num_clients=num_clients)
     if jobs == 1:
         yield from map(run, _batched(seeds))

@@ -11,7 +11,7 @@ _TEXT_MAX = 150
 
 
 class Clock:
-    """What happens when. Events of the same time happen in the order in which they were scheduled.
+    """The queue of future events. Events of the same time happen in the order in which they were scheduled.
 
     Attributes:
         now: seconds since the beginning.

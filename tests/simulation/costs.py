@@ -94,7 +94,7 @@ def _keep(known: dict[K, Letter], key: K, letter: Letter) -> Letter:
 
 
 class Meter:
-    """Counts the calls that a step makes: what walks all clients at each event makes a great many of them.
+    """Counts the function calls of a step: a walk over all clients at each event shows as a great many of them.
 
     It makes a simulation several times slower. A loop that calls nothing is not seen.
 

@@ -1,4 +1,4 @@
-"""How a simulated process reaches another: names, connects and patience. What decides is what ships.
+"""Dialling between simulated processes: names, connects and time-outs. The shipped retry policy decides.
 
 `transport.tcp.dial.reach` makes attempts as `Attempts` says and `transport.names` looks up as a `NameRecord` says; here
 the same objects are asked, and the kernel, the resolver and the network are simulated.
@@ -32,7 +32,7 @@ _MAY_BE_SWALLOWED = (Goal.COORDINATOR, Goal.SESSION)
 
 
 class Dials:
-    """What one process knows of names, and what is in its way.
+    """The known names of one process, and the faults of its next attempts to connect.
 
     Attributes:
         registration_patience: for how many seconds an answer to the next registration is waited for.

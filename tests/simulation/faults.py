@@ -19,16 +19,16 @@ _WAYS = ("both ways", "to it", "from it")
 
 
 class Fault(Protocol):
-    """One of those below."""
+    """A fault; the classes below are the kinds."""
 
     def strike(self, world: World) -> bool:
-        """Do it; returns whether it changed anything."""
+        """Carry it out; returns whether it changed anything."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """Processes end without a word, together; where their hosts go down, too, nothing ends their connections."""
+    """Processes die together, without a goodbye; where their hosts go down, too, nothing ends their connections."""
 
     clients: tuple[int, ...]
     with_reset: bool
@@ -250,7 +250,7 @@ class Sicken:
 
 @dataclass(frozen=True, slots=True)
 class Preempt:
-    """A client is to be taken in `deadline_in` seconds, and says so. That alone is no failure."""
+    """A client gives a preemption notice, with a deadline in `deadline_in` seconds; this alone is no failure."""
 
     client: int
     deadline_in: float
@@ -265,7 +265,7 @@ class Preempt:
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """The process that hosts the coordinator gets to what it is sent `lag` seconds late, until the job is up."""
+    """The coordinator's process handles its messages `lag` seconds late, until the job is up."""
 
     lag: float
     seconds: float

@@ -1,4 +1,4 @@
-"""Ground truth beside what the machines believe: stops, cuts and broken connections, with their times."""
+"""Ground truth beside the machines' view: stops, cuts and broken connections, with their times."""
 
 from __future__ import annotations
 

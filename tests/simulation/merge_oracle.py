@@ -33,7 +33,7 @@ class MergeOracle:
         self.outcome = _outcome(self._entries, self._rows)
 
     def garbled(self) -> CoreTable | TopologyError:
-        """Return what a client makes of it that got other core ids."""
+        """Return the table of a client with wrong core ids."""
         rows = self._rows.copy()
         rows[:, 0] += 1
         return _outcome(self._entries, rows)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class OsProcess:
-    """What is below a client's process.
+    """The process of a client, as its operating system sees it.
 
     Attributes:
         connections: those to the coordinator; `served`: those of others to the coordinator here.
@@ -121,7 +121,7 @@ class OsProcess:
     # What befalls it.
 
     def crash(self: Process, *, with_reset: bool = False) -> None:
-        """End the process without a word: the kernel closes what it had open."""
+        """Kill the process: the kernel closes its connections."""
         if self.gone_at < EVER:
             return
         self.world.clock.note(self.name, "crashes")

@@ -35,7 +35,7 @@ class PreemptionPoints:
         return bool(self._held)
 
     def reach(self, step: int, then: Callable[[], None]) -> None:
-        """Let the program come to `step`, and do `then` once it is told whether that is the one."""
+        """Let the program come to `step`, and call `then` with whether that is the preemption point."""
         process, ticket = self._process, next(self._tickets)
         self._held[ticket] = (step, then)
         process.wait_begins()
@@ -44,11 +44,11 @@ class PreemptionPoints:
             bounds.point_was_reached(process, lambda: ticket not in self._held)
 
     def announce(self, deadline_in: float) -> None:
-        """Give notice that this client is to be taken."""
+        """Give notice of the preemption of this client."""
         self._carry_out(list(self._machine.announce(deadline_in, "it received SIGTERM")))
 
     def take(self, message: StepQuery | SyncPoint) -> None:
-        """Take in what the coordinator says."""
+        """Take a message of the coordinator."""
         is_asked = isinstance(message, StepQuery)
         self._carry_out(self._machine.asked(message) if is_asked else self._machine.point_set(message))
 

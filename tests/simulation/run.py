@@ -24,7 +24,7 @@ take as long as what they follow."""
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one run was made of.
+    """The events and outcomes of one run.
 
     Attributes:
         seed: whose run it was.

@@ -147,7 +147,7 @@ class Scenario:
 
     @property
     def settings(self) -> dict[str, float]:
-        """Return what all clients are configured with."""
+        """Return the configuration of all clients."""
         return {
             "heartbeat_interval": self.heartbeat_interval,
             "heartbeat_timeout": self.heartbeat_timeout,
@@ -157,7 +157,7 @@ class Scenario:
 
     @property
     def horizon(self) -> float:
-        """Return when all must be over, generously."""
+        """Return a generous bound on the end of the run."""
         work = Work(0.0) if self.work is None else self.work
         toil = max([0.0, *work.toil.values()]) + work.lap
         steps = (len(self.steps) + 1) * (toil + work.lap) + max([0.0, *work.first.values()])

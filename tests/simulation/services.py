@@ -1,4 +1,4 @@
-"""The simulated coordination services of one job: the machine that ships, on the coordinator's host."""
+"""The simulated coordination services of one job: the shipped machine, on the coordinator's host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sessions of simulated processes: the machines that ship, pumped over simulated connections.
+"""The sessions of simulated processes: drivers of the shipped machines over simulated connections.
 
 Whatever becomes of connections, each message of a session arrives once, and in order: that is checked for each.
 """
@@ -35,7 +35,7 @@ Reaction = Callable[[str], None]
 
 
 class Numbered(NamedTuple):
-    """What a session carries: a message, and its number in the session."""
+    """A message, and its number in its session."""
 
     number: int
     message: Any
@@ -169,7 +169,7 @@ class Alarm:
 
 
 class DialledSession:
-    """What pumps a session at the client; a plane says how to dial, and what becomes of messages and news.
+    """The driver of a session at the client; a subclass for each plane dials, and handles messages and effects.
 
     Attributes:
         machine: the dialling side.
@@ -317,7 +317,7 @@ class DialledSession:
 
 
 class AcceptedSessions:
-    """What pumps all sessions of one plane at the host; the plane says what becomes of messages and news.
+    """The driver of all sessions of one plane at the host; a subclass for each plane handles messages and effects.
 
     Attributes:
         table: the accepting side.

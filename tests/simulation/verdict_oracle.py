@@ -1,4 +1,4 @@
-"""Checks verdicts and errors: they name only clients to which something really happened."""
+"""Oracle of verdicts and errors: they name only clients that a fault has struck."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _REDIALS = 2.0
 
 
 def verdict_is_true(world: World, job: Job, verdict: Verdict) -> None:
-    """Check what the coordinator says of a job's failure."""
+    """Check the coordinator's verdict on a job."""
     blamed = job.members[verdict.client_id]
     text = f"the coordinator blames {blamed.name}: {verdict.error}: {verdict.cause}"
     match verdict.error, verdict.cause:
@@ -130,7 +130,7 @@ def _is_dead_or_silent(world: World, job: Job, member: Process, text: str, *, mu
 
 
 def error_is_true(world: World, process: Process, error: BaseException) -> None:
-    """Check what a client raises."""
+    """Check the error that a client raises."""
     if process.has_failed_itself:
         return
     text = f"{process.name} raises {error!r}"

@@ -1,4 +1,4 @@
-"""How the processes of one world reach the coordinator and one another: connecting, and probes."""
+"""Connections and probes between the processes of one world."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Tell = Callable[[ev.ProbeAnswered], None]
 
 
 class Wire:
-    """What connects the processes of one world.
+    """The connections of one world.
 
     Attributes:
         mail: the wire form of messages.

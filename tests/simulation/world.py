@@ -1,4 +1,4 @@
-"""A job of simulated processes. Everything random comes from one seed, and nothing else decides what happens."""
+"""A job of simulated processes, determined by one seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gRPC, imported once it has been told by the environment what it cannot be told otherwise.
+"""gRPC, imported after the environment variables that are its only configuration of logs and forks.
 
 Whoever needs gRPC takes it from here: it reads these variables when it is first imported, and never again.
 """

@@ -1,4 +1,4 @@
-"""How messages of the coordination services are framed on a stream of bytes. Pure.
+"""Frames of the coordination services on a stream of bytes. Pure.
 
 A frame is the length of what follows (4 bytes, big-endian) and one message. Values that are large are parts of their
 own, which are sent from where they are: the bytes are those that encoding the message at once would give.

@@ -30,7 +30,7 @@ class Shared(Body, frozen=True, dict=True):
 
 
 class First(Body, frozen=True, forbid_unknown_fields=False):
-    """A message by which sides of different versions find out that they are."""
+    """A first message of a connection: later versions may add fields, so that sides can compare their versions."""
 
 
 class Span(Part, frozen=True):
@@ -50,7 +50,7 @@ class KindRun(Part, frozen=True):
 
 
 class MemberInfo(Part, frozen=True):
-    """What everybody is told of a client once the job has formed."""
+    """The facts of one client, sent to all clients once the job has formed."""
 
     client_id: Signed
     address: str
@@ -236,7 +236,7 @@ class Commit(Shared, frozen=True, tag=45):
 
 
 class Verdict(Shared, frozen=True, tag=46):
-    """The job has failed: because of whom, in which phase, and how that was found out.
+    """The job has failed: the client, its phase, and the means of detection.
 
     `error` is the public exception this becomes. `missing` are the clients that did not come, and `also` those that
     failed with it, as pairs of first and last id.
@@ -259,7 +259,7 @@ class Dismissed(Shared, frozen=True, tag=47):
 
 
 class StepQuery(Shared, frozen=True, tag=48):
-    """To all clients: which step is your program at? `number` counts the agreements."""
+    """To all clients, a query for the step of the program. `number` counts the agreements."""
 
     number: Signed
 

@@ -122,7 +122,7 @@ class EnterBarrier(Body, frozen=True, tag=10):
 
 
 class ListLive(Body, frozen=True, tag=21):
-    """Ask for the clients that are alive; answered by `ClientIds`."""
+    """A query for the clients that are alive; answered by `ClientIds`."""
 
     ticket: Unsigned
 
@@ -137,14 +137,14 @@ class Done(Body, frozen=True, tag=11):
 
 
 class Value(Body, frozen=True, tag=12):
-    """What a key holds; `None` where there is none."""
+    """The value of a key; `None` where it is not set."""
 
     ticket: Unsigned
     value: bytes | None
 
 
 class KeyValue(Part, frozen=True):
-    """A key, in full, and what it holds."""
+    """A key, in full, and its value."""
 
     key: _Key
     value: bytes
@@ -185,7 +185,7 @@ class KeyChange(Part, frozen=True):
 
 
 class Changes(Body, frozen=True, tag=15):
-    """What a watch has to tell: first the keys that there are, up to the message that ends the snapshot, then changes.
+    """The changes of a watch: first the present keys, up to the message that ends the snapshot, then changes.
 
     There is always one message that ends the snapshot, if need be an empty one, and it holds no later change.
     """
