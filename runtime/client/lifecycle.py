@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 
-from ...errors import NotInitializedError, PeerFailedError
+from ...errors import AlreadyInitializedError, NotInitializedError, PeerFailedError
 from ...processes.report import exceptions_behind
 from ..configuration.plan import make_plan
 from ..configuration.request import Request
@@ -33,11 +33,8 @@ def bring_up(request: Request, loop: asyncio.AbstractEventLoop | None, parts: Pa
     Raises:
         BringupError: see `bringup.initialize`.
     """
-    client = ProcessClient(make_plan(request, os.environ), is_blocking=loop is None, parts=parts)
-    yield from _make_room(reset=request.reset)
-    client.imports.serve(loop)
+    client = yield from _started(request, loop, parts)
     try:
-        client.start()
         if loop is None:
             client.imports.serve_blocking()
         yield client.up
@@ -51,6 +48,24 @@ def bring_up(request: Request, loop: asyncio.AbstractEventLoop | None, parts: Pa
         yield from client.finish()
         raise client.end_error()
     return client
+
+
+def _started(request: Request, loop: asyncio.AbstractEventLoop | None, parts: Parts) -> Steps[Client]:
+    plan = make_plan(request, os.environ)
+    while True:
+        yield from _make_room(reset=request.reset)
+        client = ProcessClient(plan, is_blocking=loop is None, parts=parts)
+        client.imports.serve(loop)
+        try:
+            client.start()
+            return client
+        except AlreadyInitializedError:
+            if not request.reset:
+                raise
+            # Another thread's `initialize()` was faster: that one is replaced.
+        except BaseException as error:
+            yield from abandon(client, error)
+            raise
 
 
 def _make_room(*, reset: bool) -> Steps[None]:

@@ -17,6 +17,10 @@ T = TypeVar("T")
 # Seconds for closing an event loop; uvloop has been seen to hang there, and the thread is a daemon.
 _JOIN_TIMEOUT = 1.0
 
+# Seconds for a call to be handed over, which takes microseconds. A handler of SIGTERM that interrupts a call there
+# waits for the end of the thread, and the process ends after that.
+_LOCK_TIMEOUT = 0.2
+
 
 class Runner(Protocol):
     """Runs the coroutine of a client, and calls into it from other threads: see `RuntimeThread`."""
@@ -68,7 +72,8 @@ class RuntimeThread:
         self._may_run = threading.Lock()  # held by the thread once it runs, or by `withdraw`
         self._calls: set[concurrent.futures.Future[Any]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._make_loop = asyncio.new_event_loop
+        # Imported here, as `CallerImports` says; made by the thread, as Ctrl-C in the middle would leak descriptors.
+        self._make_loop = _loop_factory()
         self._thread = threading.Thread(target=self._run, daemon=True, name=name)
 
     def start(self) -> None:
@@ -79,8 +84,6 @@ class RuntimeThread:
         Raises:
             BringupError: there can be no more threads.
         """
-        # Imported here, as `CallerImports` says; made by the thread, as Ctrl-C in the middle would leak descriptors.
-        self._make_loop = _loop_factory()
         try:
             self._thread.start()
         except RuntimeError as error:
@@ -100,10 +103,13 @@ class RuntimeThread:
             RuntimeError: the loop has ended, or not begun.
         """
         with self._lock:
-            if self._is_over or self._loop is None:
+            try:
+                if self._is_over or self._loop is None:
+                    raise RuntimeError("the loop does not run")
+                future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            except BaseException:
                 coroutine.close()
-                raise RuntimeError("the loop does not run")
-            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+                raise
             self._calls.add(future)
         future.add_done_callback(self._calls.discard)
         return future
@@ -134,9 +140,11 @@ class RuntimeThread:
             runner.run(self._main())
         except BaseException as error:  # noqa: BLE001 - whatever it is, `on_end` reports it
             failure = error
-        with self._lock:
-            self._is_over = True
-            calls = list(self._calls)
+        is_free = self._lock.acquire(timeout=_LOCK_TIMEOUT)
+        self._is_over = True
+        calls = list(self._calls)
+        if is_free:
+            self._lock.release()
         # Calls of the last moment, which have not begun or not ended.
         for call in calls:
             call.cancel()

@@ -33,7 +33,7 @@ class ProcessClient(Client):
     def __init__(self, plan: Plan, *, is_blocking: bool = False, parts: Parts = SHIPPED) -> None:
         super().__init__(plan, is_blocking=is_blocking, parts=parts)
         self._failure_action = FailureAction(plan.on_failure, self.job.client_id)
-        self._termination = TerminationNotice(self._at_termination)
+        self._termination = TerminationNotice(self.at_termination)
         self._is_preempted = False
 
     def start(self) -> None:
@@ -91,8 +91,12 @@ class ProcessClient(Client):
             # The thread that has just ended would register it: too late for an interpreter that ends.
             self.failure_notice.at_exit()
 
-    def _at_termination(self) -> bool:
-        """Take the first SIGTERM as notice of a preemption where the program asks for preemption points; else end."""
+    def at_termination(self) -> bool:
+        """Handle SIGTERM: the first is a notice where the program asks for preemption points; else say goodbye.
+
+        Returns:
+            Whether it was taken as a notice, and the process goes on.
+        """
         preemption = self.peer.preemption if self.peer is not None else None
         if preemption is not None and preemption.is_used and not self._is_preempted and not self.is_forked:
             self._is_preempted = True
