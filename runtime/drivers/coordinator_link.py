@@ -105,6 +105,12 @@ class CoordinatorLink:
         self._pumps.clear()
         return self._session.was_opened
 
+    def cut(self) -> None:
+        """End all connections, whatever the session is in the middle of: an exception has left it half-way."""
+        self._alarm.cancel()
+        for carrier in self._carriers.values():
+            carrier.cancel()
+
     def _perform(self, effects: Effects) -> None:
         for effect in effects:
             match effect:

@@ -117,6 +117,8 @@ class CoordinationPeer:
             finally:
                 try:
                     await self._tear_down()
+                except Exception as error:  # noqa: BLE001 - the same
+                    self._crash_late(error)
                 finally:
                     self._end_calls()
 
@@ -149,11 +151,19 @@ class CoordinationPeer:
             if self._server is not None:
                 last.push_async_callback(self._server.close)
             last.callback(self.parted.set, None)
-            was_connected = await self._link.finish()
+            was_connected = await self._finish_link()
             if self._coordinator is not None:
                 gave_up = self._is_aborted or not was_connected
                 own, has_left = self.machine.config.client_id, self.left.is_set
                 await self._coordinator.close(ending_of(self.failed.value, own, has_left=has_left, gave_up=gave_up))
+
+    async def _finish_link(self) -> bool:
+        try:
+            return await self._link.finish()
+        except Exception as error:  # noqa: BLE001 - the coordinator that this client hosts has others to tell
+            self._crash_late(error)
+            self._link.cut()
+            return True
 
     async def _end_tasks(self) -> None:
         for task in self._tasks:
@@ -171,15 +181,24 @@ class CoordinationPeer:
         if self._is_over():
             return
         shown = crash_error(self.machine.config.client_id, error)
-        try:
-            if self._coordinator is not None:  # the way there may be what has failed
-                self._coordinator.end(own_verdict(self.machine.config, self.machine.phase, shown))
-            for effect in self.machine.crash(shown):
-                self._perform(effect)
-        finally:
-            self._fail(shown)
-            with contextlib.suppress(asyncio.QueueFull):
-                self._inbox.put_nowait(None)
+        for tell in (self._tell_clients_of, self._tell_coordinator_of):
+            with contextlib.suppress(Exception):  # the way there may be what has failed: this client ends all the same
+                tell(shown)
+        self._fail(shown)
+        with contextlib.suppress(asyncio.QueueFull):
+            self._inbox.put_nowait(None)
+
+    def _tell_clients_of(self, error: BringupError) -> None:
+        if self._coordinator is not None:
+            self._coordinator.end(own_verdict(self.machine.config, self.machine.phase, error))
+
+    def _tell_coordinator_of(self, error: BringupError) -> None:
+        for effect in self.machine.crash(error):
+            self._perform(effect)
+
+    def _crash_late(self, error: Exception) -> None:
+        """Log what has been raised as this client ended; its cause, if there is one, stays."""
+        self.failed.set(crash_error(self.machine.config.client_id, error))
 
     def _wish(self, message: PreemptionNotice | StepReply) -> None:
         """Send a message in the name of the program; called on any thread."""

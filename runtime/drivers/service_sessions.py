@@ -192,13 +192,19 @@ class Visitor:
                 raise ValueError(not_for_clients(message))
         except ValueError as error:
             log_breach(self._sender, str(error))
-            self._sessions.drop(self._number, str(error))
+            self._end(self._sessions.drop, str(error))
         except Exception as error:  # noqa: BLE001 - a network would drop the link, and the client dial again and again
             self._sessions.on_crash(error)
 
     def lost(self, reason: str) -> None:
         """See `ServiceReceiver.lost`. The session waits for its client to resume it."""
-        self._sessions.lost(self._number, reason)
+        self._end(self._sessions.lost, reason)
+
+    def _end(self, how: Callable[[int, str], None], reason: str) -> None:
+        try:
+            how(self._number, reason)
+        except Exception as error:  # noqa: BLE001 - a network would only log it
+            self._sessions.on_crash(error)
 
 
 def log_breach(sender: LinkIdentity, reason: str) -> None:

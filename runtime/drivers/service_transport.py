@@ -251,12 +251,15 @@ class RemoteRoute:
     def send(self, request: ServiceRequest) -> None:
         """See `Route.send`."""
         parts = encode_parts(request)
-        if self.session.pass_through(parts):
-            assert self.link is not None
-            return self.link.send(parts)
-        if not self.session.number:
-            self._perform(self.session.begin(self._number, self._loop.time()))
-        return self._perform(self.session.put(parts))
+        try:
+            if self.session.pass_through(parts):
+                assert self.link is not None
+                return self.link.send(parts)
+            if not self.session.number:
+                self._perform(self.session.begin(self._number, self._loop.time()))
+            self._perform(self.session.put(parts))
+        except Exception as error:  # noqa: BLE001 - the caller may be anybody; the end of the client ends the call
+            self.on_crash(error)
 
     async def drained(self) -> None:
         """See `Route.drained`."""
@@ -266,9 +269,16 @@ class RemoteRoute:
     def close(self) -> bool:
         """See `Route.close`."""
         is_told = bool(self.session.carrier) or not self.session.number
-        self._perform(self.session.finish(self._loop.time()))
-        self._perform(self.session.abandon())
-        self._alarm.cancel()
+        try:
+            self._perform(self.session.finish(self._loop.time()))
+            self._perform(self.session.abandon())
+            self._alarm.cancel()
+        except Exception as error:  # noqa: BLE001 - a loop only logs what its callbacks raise
+            self.on_crash(error)
+            for dial in self._dials.values():
+                dial.cancel()
+            for link in self._links.values():
+                link.close()
         return is_told
 
     def end_from(self, other: Route) -> None:
@@ -355,12 +365,19 @@ class _LinkReceiver:
                 if self._session.owes_acknowledgement:
                     self._route.pump()
         except MalformedMessageError as error:
-            self._route.drop(self._number)
-            self._route.lost(self._number, str(error))
+            self._end(str(error), drop=True)
         except Exception as error:  # noqa: BLE001 - a network would drop the link, and the reply with it
             self._route.on_crash(error)
 
     def lost(self, reason: str) -> None:
         """See `ServiceReceiver.lost`: whoever waits for a reply still gets it, over another link."""
         self.end = reason
-        self._route.lost(self._number, reason)
+        self._end(reason)
+
+    def _end(self, reason: str, *, drop: bool = False) -> None:
+        try:
+            if drop:
+                self._route.drop(self._number)
+            self._route.lost(self._number, reason)
+        except Exception as error:  # noqa: BLE001 - a network would only log it
+            self._route.on_crash(error)

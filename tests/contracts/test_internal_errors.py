@@ -15,12 +15,14 @@ import pytest
 from bringup.devices.thread import BackendThread
 from bringup.errors import BarrierTimeoutError, PeerFailedError
 from bringup.runtime.drivers import coordinator_link, session_pump
+from bringup.runtime.drivers.alarm import Alarm
 from bringup.runtime.drivers.coordinator import CoordinatorDriver
 from bringup.runtime.drivers.coordinator_link import CoordinatorLink
 from bringup.runtime.drivers.peer import CoordinationPeer
 from bringup.runtime.drivers.ring import RingDriver
 from bringup.runtime.drivers.service_server import ServiceServer
 from bringup.runtime.drivers.service_sessions import RemoteSessions
+from bringup.runtime.drivers.service_transport import RemoteRoute
 from bringup.runtime.drivers.session_pump import SessionPump
 from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
 from bringup.runtime.machines.peer.machine import PeerMachine
@@ -42,18 +44,38 @@ PATIENCE = 5.0
 PEER = [(PeerMachine, name) for name in ("handle", "wake", "deadline")]
 COORDINATOR = [(CoordinatorMachine, name) for name in ("handle", "deadline")]
 SERVICES = [(ServiceMachine, name) for name in ("handle", "wake", "deadline", "leave")]
+COORDINATOR_STEPS = [
+    "run",
+    "_drive",
+    "_is_over",
+    "introduce",
+    "close",
+    "_close_table",
+    "_take_in",
+    "serve",
+    "_take",
+    "_carry_out",
+    "_tell",
+    "_perform",
+    "_put",
+    "_go_on",
+    "_pump_of",
+    "_tell_in_turn",
+]
+LINK_STEPS = ["send", "connect", "finish", "_perform", "_tell", "_drop", "_carry", "_forget", "_dial", "_take"]
+PUMP_STEPS = ["run", "go_on", "finish", "drop", "idle", "_write", "_read"]
+SERVICES_STEPS = ["welcome", "close", "open", "pump", "_reply", "_carry_out"]
+SERVER_STEPS = ["welcome", "open_session", "handle", "go_on", "leave", "close", "_tell", "_wake"]
+ROUTE_STEPS = ["send", "drained", "_perform", "pump", "drop", "lost"]
 DRIVERS: list[tuple[type, str]] = [
     (CoordinationPeer, "_perform"),
     (CoordinationPeer, "_start_backend"),
     (CoordinationPeer, "_pass_on"),
-    (CoordinatorDriver, "_perform"),
-    (CoordinatorDriver, "_take"),
-    (CoordinatorLink, "send"),
-    (CoordinatorLink, "connect"),
-    (CoordinatorLink, "_dial"),
-    (CoordinatorLink, "_carry"),
-    (CoordinatorLink, "_take"),
-    (SessionPump, "run"),
+    *((CoordinatorDriver, name) for name in COORDINATOR_STEPS),
+    *((CoordinatorLink, name) for name in LINK_STEPS),
+    *((SessionPump, name) for name in PUMP_STEPS),
+    (Alarm, "set"),
+    (Alarm, "cancel"),
     (SessionMachine, "opened"),
     (SessionMachine, "put"),
     (SessionMachine, "next_to_send"),
@@ -68,8 +90,9 @@ DRIVERS: list[tuple[type, str]] = [
     (RingDriver, "_run"),
     (RingDriver, "_watch_link"),
     (Ring, "_reduce"),
-    (RemoteSessions, "open"),
-    (ServiceServer, "_tell"),
+    *((RemoteSessions, name) for name in SERVICES_STEPS),
+    *((ServiceServer, name) for name in SERVER_STEPS),
+    *((RemoteRoute, name) for name in ROUTE_STEPS),
     (BackendThread, "open"),
     (BackendThread, "start"),
     (BackendThread, "check_health"),
@@ -87,6 +110,7 @@ WAITS = [
 """What is waited for at the end, for those who will not come."""
 
 MUTE = [
+    (SessionPump, "_read"),
     (CoordinatorLink, "_carry"),
     (CoordinatorLink, "_take"),
     (SessionMachine, "take"),
