@@ -32,7 +32,7 @@ from ..machines.peer.config import PeerConfig
 from ..machines.peer.events import Up
 from ..machines.peer.machine import PeerMachine
 from ..machines.service_machine import ServiceMachine
-from .topology_query import tell_topology
+from .topology_query import topology_reply
 
 # Measured: an event loop, gRPC, a listener, a connection and two links; on client 0 a connection and services for each.
 _OPEN_FILES = 28
@@ -73,7 +73,7 @@ def make_peer(
             machine,
             network,
             time.monotonic,
-            lambda: tell_topology(up.value, job.job_name),
+            lambda: topology_reply(up.value, job.job_name),
             services.leave if services is not None else lambda _: None,
         )
     return CoordinationPeer(

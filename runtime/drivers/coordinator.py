@@ -12,13 +12,13 @@ from typing import Any
 from ...transport.addresses import Address
 from ...transport.ports import Connection, ConnectionClosedError, Network, ProbeOutcome, ProbeResult
 from ...transport.wire.messages import (
-    AskTopology,
     ClientMessage,
     Formed,
     Message,
     Refused,
     Register,
-    TopologyTold,
+    TopologyQuery,
+    TopologyReply,
     Verdict,
 )
 from ...transport.wire.session_messages import OpenSession, SessionMessage
@@ -58,7 +58,7 @@ class CoordinatorDriver:
         machine: decides.
         network: to probe suspects over; `None` for a job of one client.
         clock: the time, monotonic, in seconds.
-        tell_topology: answers who asks for the topology of the job.
+        topology_reply: answers who asks for the topology of the job.
         on_departure: called where a client has begun to leave.
 
     Attributes:
@@ -70,11 +70,11 @@ class CoordinatorDriver:
         machine: CoordinatorMachine,
         network: Network | None,
         clock: Callable[[], float],
-        tell_topology: Callable[[], TopologyTold],
+        topology_reply: Callable[[], TopologyReply],
         on_departure: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._on_departure = on_departure
-        self._tell_topology = tell_topology
+        self._topology_reply = topology_reply
         self.on_crash: OnCrash = let_crash
         self._machine = machine
         self._network = network
@@ -181,10 +181,10 @@ class CoordinatorDriver:
             self._pumps[number].go_on()
         elif isinstance(message, SessionMessage):
             self._carry_out(table.receive(number, message))
-        elif isinstance(message, AskTopology) and session is None:
+        elif isinstance(message, TopologyQuery) and session is None:
             table.visited(number)
-            await connection.send(self._tell_topology())
-            raise ConnectionClosedError("it was a visitor")
+            await connection.send(self._topology_reply())
+            raise ConnectionClosedError("it asked for the topology")
         else:
             raise ConnectionClosedError(not_for_clients(message))
 

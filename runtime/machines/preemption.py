@@ -99,18 +99,18 @@ class PreemptionAgreement:
             self._notices[client_id] = notice
         return self.wake(now)
 
-    def told(self, client_id: int, message: StepReply, now: float) -> ToAll:
+    def replied(self, client_id: int, message: StepReply, now: float) -> ToAll:
         """Take in a client's step; an answer to an earlier agreement is dropped."""
         asking = self._asking
         if asking is None or message.number != self._number:
             return []
         asking.steps[client_id] = message.step
-        return self._settle_when_all_have_told(asking, now)
+        return self._settle_when_all_have_replied(asking, now)
 
     def leaves(self, client_id: int, now: float) -> ToAll:
         """Note that a client leaves: nobody waits for its step."""
         self._leavers.add(client_id)
-        return self._settle_when_all_have_told(self._asking, now) if self._asking is not None else []
+        return self._settle_when_all_have_replied(self._asking, now) if self._asking is not None else []
 
     def wake(self, now: float) -> ToAll:
         """Do what falls due."""
@@ -142,7 +142,7 @@ class PreemptionAgreement:
         self._asking = _Asking(min(due_notices, key=lambda notice: notice.due), now + self._answer_timeout, {})
         return [StepQuery(self._number)]
 
-    def _settle_when_all_have_told(self, asking: _Asking, now: float) -> ToAll:
+    def _settle_when_all_have_replied(self, asking: _Asking, now: float) -> ToAll:
         if self._untold(asking):
             return []
         step = max(asking.steps.values()) + 1 if asking.steps else NO_STEP

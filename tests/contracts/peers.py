@@ -26,7 +26,7 @@ from bringup.runtime.machines.peer.config import PeerConfig
 from bringup.runtime.machines.peer.machine import PeerMachine
 from bringup.runtime.machines.service_machine import ServiceMachine
 from bringup.transport.addresses import Address
-from bringup.transport.wire.messages import TopologyTold
+from bringup.transport.wire.messages import TopologyReply
 from bringup.transport.wire.services import ServiceReply, ServiceRequest
 
 from .places import JOB_ID, Place
@@ -128,7 +128,7 @@ class JobOfPeers:
                 machine,
                 network,
                 time.monotonic,
-                lambda: TopologyTold((), b"", "there is no such job"),
+                lambda: TopologyReply((), b"", "there is no such job"),
                 services.leave,
             )
         config = BackendConfig(client_id=client_id, num_clients=self._num_clients, environment=self._environment)

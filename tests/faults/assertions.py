@@ -60,10 +60,10 @@ def check_said_goodbye(answer: Answer, victim: int, since: float) -> None:
 
 def failure_of(call: Call) -> Answer:
     """Return the failure that `wait_failed` returned, as an answer that raised it."""
-    told = call.answer()
-    assert told.error is None, told.text
-    value: dict[str, Any] = told.value
-    return Answer(None, value["error"], value["text"], value["attributes"], tuple(value["bases"]), told.at)
+    answer = call.answer()
+    assert answer.error is None, answer.text
+    value: dict[str, Any] = answer.value
+    return Answer(None, value["error"], value["text"], value["attributes"], tuple(value["bases"]), answer.at)
 
 
 def all_but(victim: int) -> list[int]:

@@ -17,7 +17,7 @@ VICTIM = 2
 
 BLOCKING = """
 import os, signal, sys, threading, bringup, bringup.sync
-told = threading.Event()
+called = threading.Event()
 with bringup.sync.initialize("SIM", {arguments}) as system:
     system.barrier("all are up")
     {body}
@@ -26,7 +26,7 @@ print("in order")
 
 ON_A_LOOP = """
 import asyncio, os, threading, bringup
-told = threading.Event()
+called = threading.Event()
 async def main():
     async with bringup.initialize("SIM", {arguments}) as system:
         await system.barrier("all are up")
@@ -36,7 +36,7 @@ asyncio.run(main())
 """
 
 KILLED = "os.kill(os.getpid(), signal.SIGKILL)"
-CALLED_BACK = 'on_failure=lambda error: (print("called back"), told.set())'
+CALLED_BACK = 'on_failure=lambda error: (print("called back"), called.set())'
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ ENDINGS = {
     ),
     "killed, and nobody calls": Ending(
         KILLED,
-        "told.wait(60)",
+        "called.wait(60)",
         (1, 1, -signal.SIGKILL),
         ("client 2 (", "process died"),
         CALLED_BACK,

@@ -78,12 +78,12 @@ def test_the_others_hear_how_a_program_ended(job: LocalJob, ending: str, victim:
     assert job.wait([victim]) == {victim: status}
     ended_at = time.monotonic()
     for call in failed:
-        told = failure_of(call)
+        failure = failure_of(call)
         if says == "process died":
-            check_died(told, victim, ended_at)
+            check_died(failure, victim, ended_at)
         else:
-            check_said_goodbye(told, victim, ended_at)
-        assert says in told.text
+            check_said_goodbye(failure, victim, ended_at)
+        assert says in failure.text
 
 
 @pytest.mark.parametrize(("harm", "says"), [("terminate", "SIGTERM"), ("interrupt", "initialize() was cancelled")])
@@ -95,9 +95,9 @@ def test_ended_by_a_signal_in_the_rendezvous(job: LocalJob, victim: int, harm: s
         reached.value()
     getattr(job.clients[victim], harm)()
     assert job.clients[victim].wait() != 0
-    told = calls[1 - victim].error()
-    check_said_goodbye(told, victim, time.monotonic())
-    assert says in told.text
+    failure = calls[1 - victim].error()
+    check_said_goodbye(failure, victim, time.monotonic())
+    assert says in failure.text
 
 
 @pytest.mark.parametrize(("harm", "says"), [("terminate", "SIGTERM"), ("interrupt", "initialize() was cancelled")])
@@ -110,9 +110,9 @@ def test_ended_by_a_signal_while_devices_come_up(harm: str, says: str) -> None:
         getattr(job.clients[1], harm)()
         assert job.clients[1].wait() != 0
         for client_id in (0, 2):
-            told = calls[client_id].error()
-            check_said_goodbye(told, 1, time.monotonic())
-            assert says in told.text
+            failure = calls[client_id].error()
+            check_said_goodbye(failure, 1, time.monotonic())
+            assert says in failure.text
 
 
 STUCK = """
@@ -139,15 +139,15 @@ def test_on_failure_exit_ends_a_program_that_is_stuck_in_native_code(job: LocalJ
 
 CALLS_BACK = """
 import threading, bringup.sync
-told = threading.Event()
-threading.excepthook = lambda raised: (print("raised:", raised.exc_value, flush=True), told.set())
+hooked = threading.Event()
+threading.excepthook = lambda raised: (print("raised:", raised.exc_value, flush=True), hooked.set())
 def on_failure(error):
     print("on_failure:", type(error).__name__, error.client_id, flush=True)
     raise RuntimeError("of its own")
 system = bringup.sync.initialize("SIM", on_failure=on_failure)
 system.barrier("all are up")
 print("up", flush=True)
-told.wait(60)
+hooked.wait(60)
 print("failure:", system.failure.client_id)
 system.shutdown(raise_on_failure=False)
 """
@@ -188,8 +188,8 @@ def test_a_caller_that_holds_the_gil_for_longer_counts_as_silent(job: LocalJob, 
     failed = job.call("wait_failed", all_but(victim))
     held = job.clients[victim].call("hold_gil", seconds=2.5 * TIMEOUT)
     for call in failed:
-        told = failure_of(call)
-        check_names(told, victim)
-        assert f"no heartbeat for {TIMEOUT:.0f}." in told.text
-        assert told.at < held.answer().at
+        failure = failure_of(call)
+        check_names(failure, victim)
+        assert f"no heartbeat for {TIMEOUT:.0f}." in failure.text
+        assert failure.at < held.answer().at
     assert failure_of(job.clients[victim].call("wait_failed")).error is not None

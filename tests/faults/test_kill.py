@@ -101,8 +101,8 @@ def test_killed_when_up_and_idle_while_others_wait_in_every_way(job: LocalJob, v
         call.value()
     killed_at = time.monotonic()
     job.clients[victim].kill()
-    for told in [*map(failure_of, failed), *(call.error() for call in waiting)]:
-        check_died(told, victim, killed_at, "ready")
+    for failure in [*map(failure_of, failed), *(call.error() for call in waiting)]:
+        check_died(failure, victim, killed_at, "ready")
     # Later calls say the same at once, and shutting down is as quick.
     for later in job.call("barrier", survivors, name="later"):
         check_died(later.error(), victim, killed_at)
@@ -162,7 +162,7 @@ def test_killed_while_shutting_down_is_no_failure_but_of_the_coordinator(job: Lo
 
 def test_two_that_are_killed_together_are_both_named() -> None:
     """Where their ends are seen close together, which a machine with much else to do may keep them from."""
-    told = []
+    failures = []
     with LocalJob(4) as job:
         for _ in range(5):
             job.initialize(device_type="SIM")
@@ -171,12 +171,12 @@ def test_two_that_are_killed_together_are_both_named() -> None:
                 job.clients[victim].stop()  # so that neither has time to say anything of the other
             for victim in (1, 3):
                 job.clients[victim].process.kill()
-            told = [failure_of(call) for call in failed]
-            assert {one.attributes["client_id"] for one in told} < {1, 3}
-            if all(f"failed with it: {4 - one.attributes['client_id']}" in one.text for one in told):
+            failures = [failure_of(call) for call in failed]
+            assert {one.attributes["client_id"] for one in failures} < {1, 3}
+            if all(f"failed with it: {4 - one.attributes['client_id']}" in one.text for one in failures):
                 return
             job.start([1, 3])
-    raise AssertionError(f"never were both of them named: {told}")
+    raise AssertionError(f"never were both of them named: {failures}")
 
 
 def test_all_workers_killed_at_once_leave_the_coordinator_with_an_answer(job: LocalJob) -> None:
@@ -194,11 +194,11 @@ def test_a_restarted_client_is_not_taken_for_the_one_that_died(job: LocalJob, vi
     """The job has failed. Once the others have begun anew, too, it comes up, as another."""
     (before, *_) = job.initialize(device_type="SIM")
     survivors = all_but(victim)
-    told = job.call("wait_failed", survivors)
+    failures = job.call("wait_failed", survivors)
     killed_at = time.monotonic()
     job.clients[victim].kill()
     again = job.start([victim])[0].call("initialize", device_type="SIM")
-    for call in told:
+    for call in failures:
         check_died(failure_of(call), victim, killed_at)
     facts = [call.value() for call in (again, *job.call("initialize", survivors, device_type="SIM"))]
     assert len({one["job_id"] for one in facts} | {before["job_id"]}) == 2

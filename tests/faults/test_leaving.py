@@ -15,14 +15,14 @@ from .assertions import all_but
 LEAVER = 1
 
 
-def check_left(told: Answer, leaver: int) -> None:
-    assert (told.error, told.attributes["client_id"], told.attributes["phase"]) == (
+def check_left(failure: Answer, leaver: int) -> None:
+    assert (failure.error, failure.attributes["client_id"], failure.attributes["phase"]) == (
         "PeerFailedError",
         leaver,
         "leaving",
     )
-    assert f"client {leaver} (127.0.0.1:" in told.text
-    assert "is leaving the job (shutdown)" in told.text
+    assert f"client {leaver} (127.0.0.1:" in failure.text
+    assert "is leaving the job (shutdown)" in failure.text
 
 
 @pytest.mark.parametrize("leaver", [0, LEAVER])
@@ -40,14 +40,16 @@ def test_whoever_waits_for_one_who_leaves_is_told_at_once_and_the_job_ends_in_or
         call.value()
     leaving = job.clients[leaver].call("shutdown")
     for call in waiting:
-        told = call.error()
-        check_left(told, leaver)
-        assert f"after round 2; clients {'1-2' if leaver == 0 else '0, 2'} wait in round 3" in told.text
+        failure = call.error()
+        check_left(failure, leaver)
+        assert f"after round 2; clients {'1-2' if leaver == 0 else '0, 2'} wait in round 3" in failure.text
     for call in waiting_in_ring:
-        told = call.error()
-        assert (told.error, told.attributes["client_id"]) == ("PeerFailedError", leaver)
-        assert f"client {leaver} (" in told.text
-        assert re.search(r"is leaving the job \(shutdown\); client \d waits in collective [12]\.", told.text), told.text
+        failure = call.error()
+        assert (failure.error, failure.attributes["client_id"]) == ("PeerFailedError", leaver)
+        assert f"client {leaver} (" in failure.text
+        assert re.search(r"is leaving the job \(shutdown\); client \d waits in collective [12]\.", failure.text), (
+            failure.text
+        )
     for call in job.call("wait_leaving", others):
         assert call.value() == [leaver]
     # What does not need it goes on.

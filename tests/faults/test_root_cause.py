@@ -214,11 +214,11 @@ def test_torchrun_is_told_in_its_own_format(tmp_path: Path) -> None:
         system.barrier("the others wait here")
     """
     _, lines, errors = run(body, num_clients=2, environment={"FOLDER": str(tmp_path)})
-    told = [json.loads((tmp_path / f"{client_id}.json").read_text()) for client_id in (0, 1)]
-    messages = [one["message"]["message"] for one in told]
+    reports = [json.loads((tmp_path / f"{client_id}.json").read_text()) for client_id in (0, 1)]
+    messages = [one["message"]["message"] for one in reports]
     assert messages[0].startswith("PeerFailedError: client 1 ")
     assert messages[1] == "ValueError: bad batch 31"
-    extra = [one["message"]["extraInfo"] for one in told]
+    extra = [one["message"]["extraInfo"] for one in reports]
     assert all(set(one) == {"py_callstack", "timestamp"} for one in extra)
     assert extra[1]["py_callstack"].startswith("Traceback (most recent call last):\n")
     assert int(extra[1]["timestamp"]) < int(extra[0]["timestamp"]), "torchrun takes the smallest for the root cause"

@@ -116,9 +116,9 @@ def test_during_initialize_there_is_nothing_to_shut_down_and_the_end_of_the_prog
     assert early.wait() == 5
     assert "initialize() has not returned yet" in early.output
     if victim == 1:
-        told = waiting.error()
-        check_said_goodbye(told, victim, time.monotonic())
-        assert "without shutdown()" in told.text
+        failure = waiting.error()
+        check_said_goodbye(failure, victim, time.monotonic())
+        assert "without shutdown()" in failure.text
 
 
 FORKS = """

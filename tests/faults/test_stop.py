@@ -52,8 +52,8 @@ def test_stopped_as_it_gets_to_a_phase_of_bring_up(job: LocalJob, phase: str, vi
 
 def check_has_failed_too(job: LocalJob, late: Answer | Call) -> None:
     """Check that who was given up while it was stopped knows it, and can begin anew with the others."""
-    told = failure_of(late) if isinstance(late, Call) else late
-    assert told.error in ("PeerFailedError", "CoordinatorLostError"), told.text
+    failure = failure_of(late) if isinstance(late, Call) else late
+    assert failure.error in ("PeerFailedError", "CoordinatorLostError"), failure.text
     job.initialize(**FAST)
     check_works(job)
 
@@ -68,8 +68,8 @@ def test_stopped_for_longer_than_the_timeout_while_others_wait_in_every_way(job:
         waiting.value()
     stopped_at = time.monotonic()
     job.clients[victim].stop()
-    for told in [*map(failure_of, failed), *(call.error() for call in calls)]:
-        check_silent(told, victim, stopped_at)
+    for failure in [*map(failure_of, failed), *(call.error() for call in calls)]:
+        check_silent(failure, victim, stopped_at)
     job.clients[victim].resume()
     check_has_failed_too(job, job.clients[victim].call("wait_failed"))
 
@@ -98,8 +98,8 @@ def test_a_coordinator_that_was_stopped_blames_nobody_when_it_goes_on(job: Local
         check_names(failure_of(call), 0)
     own = job.clients[0].call("wait_failed")
     job.clients[0].resume()
-    told = failure_of(own)
-    assert told.error == "CoordinatorLostError" or "CoordinatorLostError: no heartbeat" in told.text, told.text
+    failure = failure_of(own)
+    assert failure.error == "CoordinatorLostError" or "CoordinatorLostError: no heartbeat" in failure.text, failure.text
 
 
 def test_a_coordinator_that_was_stopped_for_long_does_not_blame_its_only_client_which_has_gone() -> None:
@@ -111,10 +111,10 @@ def test_a_coordinator_that_was_stopped_for_long_does_not_blame_its_only_client_
         time.sleep(2 * TIMEOUT)  # the client is given the time to be gone, so that its address refuses
         own = job.clients[0].call("wait_failed")
         job.clients[0].resume()
-        told = failure_of(own)
-        check_names(told, 0)
-        assert "it did not run for" in told.text
-        assert "client 1 has gone" in told.text
+        failure = failure_of(own)
+        check_names(failure, 0)
+        assert "it did not run for" in failure.text
+        assert "client 1 has gone" in failure.text
 
 
 @pytest.mark.parametrize("victim", [0, 1])
@@ -135,6 +135,6 @@ def test_two_that_are_stopped_together_are_both_named() -> None:
         for victim in (1, 3):
             job.clients[victim].stop()
         for call in failed:
-            told = failure_of(call)
-            assert told.attributes["client_id"] in (1, 3)
-            assert f"failed with it: {4 - told.attributes['client_id']}" in told.text, told.text
+            failure = failure_of(call)
+            assert failure.attributes["client_id"] in (1, 3)
+            assert f"failed with it: {4 - failure.attributes['client_id']}" in failure.text, failure.text

@@ -24,7 +24,7 @@ from bringup.transport.wire.messages import (
     HeartbeatAck,
     MemberInfo,
     Register,
-    TopologyTold,
+    TopologyReply,
 )
 from bringup.transport.wire.services import Items, KeyValue
 
@@ -79,7 +79,7 @@ async def _heartbeats() -> float:
     config = CoordinatorConfig(
         num_clients=_CLIENTS, job_name="worker", job_id="0", heartbeat_interval=1.0, heartbeat_timeout=60.0
     )
-    driver = CoordinatorDriver(CoordinatorMachine(config), None, time.monotonic, lambda: TopologyTold((), b"", ""))
+    driver = CoordinatorDriver(CoordinatorMachine(config), None, time.monotonic, lambda: TopologyReply((), b"", ""))
     server = GrpcServer(driver.serve)
     await server.listen(["127.0.0.1"], _PORT, INSECURE)
     running = asyncio.create_task(driver.run())

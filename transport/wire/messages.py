@@ -281,18 +281,18 @@ class Leaving(Shared, frozen=True, tag=50):
 # From a visitor, which is no client, and to it.
 
 
-class AskTopology(First, frozen=True, tag=54):
-    """Said instead of `Register` by one who is no client: answered by `TopologyTold`, and the connection ends.
+class TopologyQuery(First, frozen=True, tag=54):
+    """Sent instead of `Register` by a process that is no client; answered by `TopologyReply`, and the connection ends.
 
     Attributes:
-        protocol_version: of who asks.
+        protocol_version: of the sender.
     """
 
     protocol_version: Signed
 
 
-class TopologyTold(Body, frozen=True, tag=55):
-    """Where the devices of the job are.
+class TopologyReply(Body, frozen=True, tag=55):
+    """The locations of the devices of the job.
 
     Attributes:
         counts: devices of each client.
@@ -307,5 +307,5 @@ class TopologyTold(Body, frozen=True, tag=55):
 
 ClientMessage = Register | Heartbeat | Ready | Suspect | LinkDelayed | Leave | Goodbye | PreemptionNotice | StepReply
 CoordinatorMessage = Refused | HeartbeatAck | Formed | Commit | Verdict | Dismissed | StepQuery | SyncPoint | Leaving
-VisitorMessage = AskTopology | TopologyTold
-Message = ClientMessage | CoordinatorMessage | SessionMessage | VisitorMessage
+QueryMessage = TopologyQuery | TopologyReply
+Message = ClientMessage | CoordinatorMessage | SessionMessage | QueryMessage

@@ -130,7 +130,7 @@ class CoordinatorMachine:
             case PreemptionNotice(_, deadline_in, reason):
                 return self._say_all(self._preemption.announce(member.client_id, deadline_in, reason, now))
             case StepReply():
-                return self._say_all(self._preemption.told(member.client_id, message, now))
+                return self._say_all(self._preemption.replied(member.client_id, message, now))
             case Leave() if not member.is_leaving:
                 return self._on_leave(member, message, now)
             case Goodbye(phase, error, cause):
@@ -154,8 +154,8 @@ class CoordinatorMachine:
             return []
         if not self._lag.is_reading(now) and (verdict := self._judge(now)):
             return verdict
-        told = [*self._preemption.wake(now), *self._departures.announce(now)]
-        return [*self._probe_suspects(now), *self._say_all(told)]
+        messages = [*self._preemption.wake(now), *self._departures.announce(now)]
+        return [*self._probe_suspects(now), *self._say_all(messages)]
 
     def _judge(self, now: float) -> Effects:
         if self._suspicions.verdict_is_due(now):
@@ -284,8 +284,8 @@ class CoordinatorMachine:
         self._departures.add(client_id, leave, now)
         if all(other.is_leaving for other in self._members):
             return self._dismiss()
-        told = [*self._preemption.leaves(client_id, now), *self._departures.announce(now)]
-        return [ev.Departed(client_id), *self._say_all(told)]
+        messages = [*self._preemption.leaves(client_id, now), *self._departures.announce(now)]
+        return [ev.Departed(client_id), *self._say_all(messages)]
 
     def _dismiss(self) -> Effects:
         """Dismiss the leaving clients; for the others the job ends, as it cannot go on without them."""
@@ -320,8 +320,8 @@ class CoordinatorMachine:
                 self._last_word.gone((member.client_id,))
             return []
         verdict = self._last_word.take(message.client_id) if isinstance(message, Register) else None
-        told: Effects = [] if verdict is None else [ev.SendTo((session,), verdict)]
-        return [*told, ev.CloseSession(session)]
+        answer: Effects = [] if verdict is None else [ev.SendTo((session,), verdict)]
+        return [*answer, ev.CloseSession(session)]
 
     def _probe_suspects(self, now: float) -> Effects:
         registers = ((tag, self._members[client_id].register) for tag, client_id in self._suspicions.probes(now))

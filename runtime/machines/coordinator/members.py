@@ -1,4 +1,4 @@
-"""The clients that have registered, and the changes in them that each other client has yet to be told."""
+"""The registered clients, and for each the changes of the others that it has not been sent yet."""
 
 from __future__ import annotations
 

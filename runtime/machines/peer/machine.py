@@ -394,8 +394,8 @@ class PeerMachine:
     def _fail(self, error: BaseException, phase: Phase | None = None) -> Effects:
         """Fail, and say goodbye with the cause; `phase` is the phase of the error, by default the current one."""
         goodbye = Goodbye(phase or self.phase, type(error).__name__, goodbye_cause(error))
-        told: Effects = [ev.Send(goodbye)] if self._state in (PeerState.REGISTERING, *_REGISTERED) else []
-        return told + self._close(error)
+        effects: Effects = [ev.Send(goodbye)] if self._state in (PeerState.REGISTERING, *_REGISTERED) else []
+        return effects + self._close(error)
 
     def _close(self, error: BaseException) -> Effects:
         self._end(error)

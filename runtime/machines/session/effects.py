@@ -1,4 +1,4 @@
-"""The effects of sessions: what their drivers carry out, and what their owners are told."""
+"""The effects of sessions: orders to their drivers, and events for their owners."""
 
 from __future__ import annotations
 

@@ -262,7 +262,7 @@ class SessionMachine(SessionSide[M]):
         return self._drop_dialled()
 
     def abandon(self) -> Effects:
-        """Take in that nobody uses the session any more, and nobody is to be told."""
+        """Close the session at once, without the exchange of `EndSession`: its owner is gone."""
         return self._close()
 
     def wake(self, now: float) -> Effects:
@@ -328,13 +328,13 @@ class SessionMachine(SessionSide[M]):
         self._is_open = self._opening is None and self._finish_due is None
         self._has_said_end = False
 
-    def _close(self, *told: Effect) -> Effects:
+    def _close(self, *effects: Effect) -> Effects:
         if self._state is SessionState.CLOSED:
             return NOTHING
         if self._finish_due is not None:
-            told = tuple(Finished(one.reason) if isinstance(one, Gone) else one for one in told)
+            effects = tuple(Finished(one.reason) if isinstance(one, Gone) else one for one in effects)
         self._state, self._due, self._finish_due = SessionState.CLOSED, None, None
-        return [*self._drop_all(), *told]
+        return [*self._drop_all(), *effects]
 
     def _drop_all(self) -> list[Drop]:
         carrier, self.carrier, self._is_open, self._opening = self.carrier, 0, False, None

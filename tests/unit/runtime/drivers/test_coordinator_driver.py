@@ -20,7 +20,7 @@ from bringup.transport.wire.messages import (
     HeartbeatAck,
     Message,
     Register,
-    TopologyTold,
+    TopologyReply,
 )
 from bringup.transport.wire.session_messages import OpenSession
 
@@ -97,7 +97,7 @@ def make_driver() -> CoordinatorDriver:
             num_clients=N, job_name="worker", job_id="job", heartbeat_interval=1.0, heartbeat_timeout=60.0
         )
     )
-    return CoordinatorDriver(machine, None, time.monotonic, lambda: TopologyTold((), b"", ""))
+    return CoordinatorDriver(machine, None, time.monotonic, lambda: TopologyReply((), b"", ""))
 
 
 async def test_the_members_are_told_to_a_few_at_a_time_while_heartbeats_are_answered(

@@ -60,7 +60,7 @@ class Job:
     def deliver_up(self, client_id: int) -> None:
         message = self.up[client_id].popleft()
         if isinstance(message, StepReply):
-            self.to_all(self.agreement.told(client_id, message, self.now))
+            self.to_all(self.agreement.replied(client_id, message, self.now))
         else:
             self.to_all(self.agreement.announce(client_id, message.deadline_in, message.reason, self.now))
 
@@ -277,9 +277,11 @@ def test_odd_deadlines_are_now_or_never(deadline_in: float, begins: bool) -> Non
 def test_answers_of_an_agreement_that_is_over_are_not_looked_at() -> None:
     agreement = PreemptionAgreement(1)
     agreement.announce(0, 0.0, SIGTERM, 0.0)
-    assert agreement.told(0, StepReply(7, 3), 0.0) == []
-    assert agreement.told(0, StepReply(1, 3), 0.0) == [SyncPoint(1, 4, f"client 0 is to be preempted now: {SIGTERM}")]
-    assert agreement.told(0, StepReply(1, 9), 0.0) == []
+    assert agreement.replied(0, StepReply(7, 3), 0.0) == []
+    assert agreement.replied(0, StepReply(1, 3), 0.0) == [
+        SyncPoint(1, 4, f"client 0 is to be preempted now: {SIGTERM}")
+    ]
+    assert agreement.replied(0, StepReply(1, 9), 0.0) == []
     assert PreemptionPoint(0).point_set(SyncPoint(1, 4, "")) == []
 
 

@@ -18,7 +18,6 @@ from bringup.transport.texts import printable
 from bringup.transport.wire.control import decode, encode
 from bringup.transport.wire.form import Body, MalformedMessageError
 from bringup.transport.wire.messages import (
-    AskTopology,
     Commit,
     Formed,
     Goodbye,
@@ -34,6 +33,7 @@ from bringup.transport.wire.messages import (
     Span,
     Step,
     SyncPoint,
+    TopologyQuery,
 )
 
 from .fuzz import check, fuzz
@@ -195,7 +195,7 @@ def test_a_message_of_a_later_version_is_refused_with_a_reason() -> None:
         decode(msgspec.msgpack.encode([*msgspec.msgpack.decode(encode(Goodbye("", "", ""))), 1]))
 
 
-@pytest.mark.parametrize("message", [REGISTER, AskTopology(6), Refused("a", "b", "c", "d")])
+@pytest.mark.parametrize("message", [REGISTER, TopologyQuery(6), Refused("a", "b", "c", "d")])
 def test_versions_can_tell_that_they_differ(message: Message) -> None:
     """What a later version adds to the first messages of a connection is not in the way of saying so."""
     fields = msgspec.msgpack.decode(encode(message))
