@@ -55,7 +55,12 @@ def initialize(
 
     Ctrl-C interrupts it at any point, leaves nothing behind, and tells the other clients.
     """
-    return SyncSystem(blocked(lifecycle.bring_up(Request(**locals()), None)))
+    client = blocked(lifecycle.bring_up(Request(**locals()), None))
+    try:
+        return SyncSystem(client)
+    except BaseException as interrupt:
+        blocked(lifecycle.abandon(client, interrupt))
+        raise
 
 
 def current() -> SyncSystem:

@@ -42,6 +42,16 @@ def test_ctrl_c_while_the_thread_starts_leaves_nothing_behind(
         assert system.num_clients == 1
 
 
+def test_ctrl_c_before_the_system_is_returned_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(system: bringup.sync.SyncSystem, client: Client) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bringup.sync.SyncSystem, "__init__", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        bringup.sync.initialize("SIM", num_clients=1)
+    assert ACTIVE.get() is None
+
+
 def test_a_reset_replaces_a_client_that_another_thread_has_brought_up_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
