@@ -282,14 +282,15 @@ class SessionTable(Generic[K, M]):
         """Answer `Flushed`: whether clients that are away have to hear of the end still."""
         assert self._state is TableState.STAYING
         timeout = stay_timeout(self._ending)
-        if not is_needed or not timeout:
+        if not timeout or not (is_needed or self._carried):
             return self._close()
         self._due = now + timeout
         return NOTHING
 
     def all_told(self) -> Effects:
-        """Take in that nobody has to hear of the end any more."""
-        return self._close() if self._state is TableState.STAYING and self._due is not None else NOTHING
+        """Take in that nobody who is away has to hear of the end; who has come back may be away again soon."""
+        is_waiting = self._state is TableState.STAYING and self._due is not None
+        return self._close() if is_waiting and not self._carried else NOTHING
 
     def wake(self, now: float) -> Effects:
         """Do what falls due."""

@@ -297,8 +297,29 @@ def test_all_that_are_there_are_waited_for_then_those_that_are_away() -> None:
     back = table.connected(0.7)
     table.open(back, "away", OpenSession(1, 0))
     assert written(table, back) == [SessionOpened(0), "verdict", Acknowledge(0)]
+    assert table.all_told() == (), "its connection may break before it has heard"
+    table.lost(back, "it broke again")
+    back = table.connected(0.8)
+    table.open(back, "away", OpenSession(1, 0))
+    assert written(table, back) == [SessionOpened(0), "verdict", Acknowledge(0)]
+    table.receive(back, EndSession(1))
     assert table.all_told() == [TableClosed()]
     assert table.all_told() == ()
+
+
+def test_who_comes_back_before_the_stay_begins_is_waited_for_as_well() -> None:
+    table = make()
+    first, session = join(table)
+    table.take(first)
+    table.put(session, "dismissed")
+    table.lost(first, "it broke")
+    assert table.close(Ending.IN_ORDER, 0.0) == [Flushed()]
+    back = table.connected(0.1)
+    table.open(back, "k", OpenSession(1, 0))
+    assert table.stay(0.1, is_needed=False) == ()
+    assert table.deadline() == 0.1 + LATECOMERS_TIMEOUT
+    table.receive(back, EndSession(1))
+    assert table.all_told() == [TableClosed()]
 
 
 def test_those_that_do_not_go_have_their_time() -> None:
