@@ -352,7 +352,7 @@ class ClientReports:
         return ErrorReport.of_json(self._read(error_path(self.prefix(client_id))))
 
     def waiting(self, client_ids: Iterable[int]) -> list[int]:
-        """Those of some clients that are in `initialize()`."""
+        """Return the given clients that are in `initialize()`."""
         return [client_id for client_id in client_ids if self.state(client_id) == "starting"]
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""How a job of processes ended: each client, the root cause, the exit status, and the lines that say so. Pure."""
+"""The outcome of a job of processes: each client's end, the root cause, the exit status, the summary. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a process ended: in words, and as an exit status for the one that started it. Pure."""
+"""Descriptions of the end of a process: texts, and the exit status for its parent. Pure."""
 
 from __future__ import annotations
 

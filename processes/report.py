@@ -1,4 +1,4 @@
-"""What a client reports to its launcher: two small files, beside each other.
+"""The reports of a client to its launcher: two small files, beside each other.
 
 `PREFIX.state` holds its state. `PREFIX.error` holds its error and the clients that caused it, as far as known, in the
 format of torchrun's error files (`torch.distributed.elastic.multiprocessing.errors`) with one field more.

@@ -14,7 +14,7 @@ from ..processes.helper import HelperEndedError, HelperProcess
 from . import enter_namespace
 
 Direction = Literal["in", "out", "both"]
-"""What is swallowed: packets to a client, from it, or all."""
+"""The dropped packets: those to a client, from it, or all."""
 
 _DIRECTIONS: dict[Direction, tuple[str, ...]] = {"in": ("in",), "out": ("out",), "both": ("in", "out")}
 

@@ -24,7 +24,7 @@ _IMPORTED = (
     "bringup.devices.sim.backend",
     "uvloop",
 )
-"""What every client loads until it is up."""
+"""The modules that every client imports until it is up."""
 
 # Without the folder that it runs in: those of a checkout would shadow installed packages.
 _OWN_CLIENT = (sys.executable, "-P", "-c", "from bringup.testing.client import main; main()")

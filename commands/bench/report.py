@@ -1,4 +1,4 @@
-"""What all bench commands print: the facts that figures depend on, statistics, and the look of their tables."""
+"""Common output of the bench commands: the facts of the machine, statistics, and tables."""
 
 from __future__ import annotations
 

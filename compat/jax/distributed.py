@@ -75,7 +75,7 @@ class State:
 
 
 global_state = State()
-"""What jax has under the same name."""
+"""The counterpart of jax's object of the same name."""
 
 
 def _active() -> SyncSystem | None:

@@ -33,7 +33,7 @@ _RECOVERY = {
     6: "reset the PCI bus of the GPU",
     7: "reboot the whole system",
 }
-"""What the driver says is to be done, by its number for it."""
+"""The recovery actions of the driver, by its numbers for them."""
 
 _REPLACE = "drain the host, reset the GPU, and have it replaced if this happens again"
 

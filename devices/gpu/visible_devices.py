@@ -10,7 +10,7 @@ from .inventory import Gpu, MigDevice
 
 VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"
 COMMON_VISIBLE_VARIABLE = "BRINGUP_HOST_CUDA_VISIBLE_DEVICES"
-"""What the launcher set the variable to, alike for all clients that it started on this host; not set if it was not."""
+"""The launcher's own value of the variable, equal for all its clients on this host; not set where it had none."""
 _ORDER_VARIABLE = "CUDA_DEVICE_ORDER"
 
 

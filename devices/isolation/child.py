@@ -49,7 +49,7 @@ GROUP_SIGNALS: frozenset[int] = frozenset(
     {int(getattr(signal, name)) for name in (*_FATAL, *_FATAL_ON_LINUX) if hasattr(signal, name)}
     | set(range(getattr(signal, "SIGRTMIN", 0), getattr(signal, "SIGRTMAX", 0)))
 ) - {STACK_SIGNAL}
-"""What ends a process by default, is sent to whole groups of them, and is no sign of a defect in this one."""
+"""Signals that end a process by default, are sent to whole groups, and are no sign of a defect in this process."""
 
 _PR_SET_PDEATHSIG = 1
 

@@ -19,7 +19,7 @@ Steps = tuple[int, int, int]
 Choice = tuple[int, Steps]
 
 _CHOICES_MAX = 64
-"""How many choices of tours are all tried; of more, those on the way to a good one."""
+"""Up to so many choices of tours, all are tried; of more, only those of a descent to a good one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,10 @@ from .splits import least_hops, splits
 from .tours import closed_tours
 
 _SPLITS_MAX = 20_000
-"""How many splits are looked at; only meshes of many dimensions have more."""
+"""Bound on the splits examined; only meshes of many dimensions have more."""
 
 _NESTINGS_MAX = 80_000
-"""How many nestings of them: those of the most promising splits, for a second or two."""
+"""Bound on the nestings tried, of the most promising splits first: a second or two of work."""
 
 
 def search(extents: Extents, wrap: Collection[str], shape: tuple[int, ...], weights: tuple[float, ...]) -> Int64Array:

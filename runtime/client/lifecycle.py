@@ -1,4 +1,4 @@
-"""How a client comes up, leaves its job and is ended: written once, for callers that await and callers that block.
+"""The start, the leaving and the end of a client, written once for callers that await and callers that block.
 
 Each function returns `Steps`, which `awaited` and `blocked` run.
 """

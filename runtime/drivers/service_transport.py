@@ -157,7 +157,7 @@ class ServiceCalls:
 
     @property
     def error(self) -> BaseException | None:
-        """What every call raises by now."""
+        """The exception that every call raises, once the calls have ended."""
         return None if self._error is None else self._error()
 
     def _deliver(self, reply: ServiceReply) -> None:

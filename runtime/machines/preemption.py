@@ -163,7 +163,7 @@ class PreemptionAgreement:
 
 
 FromPoint = list[StepReply | PointAnswered]
-"""What to send to the coordinator, and what to tell the program."""
+"""The messages for the coordinator, and the answers to the program's calls."""
 
 
 class PreemptionPoint:

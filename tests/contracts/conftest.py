@@ -1,4 +1,4 @@
-"""What several suites use."""
+"""Fixtures of several contract suites."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broken backend may answer: every field, with values of wrong types, ranges and sizes, and odd exceptions."""
+"""Answers of broken backends: each field with wrong types, ranges and sizes, and odd exceptions."""
 
 from __future__ import annotations
 

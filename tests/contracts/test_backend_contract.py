@@ -1,4 +1,4 @@
-"""What every device backend promises, checked on all that ship with the package by the suite that ships with it."""
+"""The shipped contract suite of device backends, run on all shipped backends."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 NUMBERED = {"C": 20, "D": 21, "E": 20, "G": 6}
-"""How many cases there are of each kind."""
+"""The number of cases of each kind."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What jax's distributed client does, case by case, as all clients of a job of three run it.
+"""Cases of jax's distributed client, each run by all three clients of a job.
 
 The cases are those that jax's own tests have, or that were seen when its client was run, in this order: C the key-value
 store, D barriers, E live nodes, G preemption. A docstring says where ours differs, and why; `jax_case_list.py` lists

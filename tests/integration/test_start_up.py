@@ -1,4 +1,4 @@
-"""What a process loads that brings a job of one client up: a notebook, a test, a script that asks for its devices."""
+"""The modules that a process imports to bring up a job of one client, as a notebook, a test or a short script does."""
 
 from __future__ import annotations
 

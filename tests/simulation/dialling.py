@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .process import Process
 
 SLOWLY = "slowly"
-"""How a connect may go beside the kinds of trouble: it takes seconds, and works."""
+"""An outcome of a connect beside the kinds of trouble: it takes seconds, and works."""
 
 SWALLOWED = "swallowed"
 """It works, but what is said over it is lost, either way, and its end, too."""

@@ -432,4 +432,4 @@ _DRAWS = {
     "DisputedCore": (_Draw.dispute, 1),
 }
 KINDS = (*_DRAWS, "Stay", "Early", "Traffic", "Strict")
-"""What may befall a job: the faults by their names, and what is wrong with it from the beginning."""
+"""The faults by their names, and the defects that a job has from the beginning."""

@@ -1,4 +1,4 @@
-"""What takes a process too long is found as what it does to a job: heartbeats that come too late.
+"""Work that takes a process too long shows in the simulation as late heartbeats.
 
 Each defect is planted in what ships, and found; without it the same job is sound.
 """

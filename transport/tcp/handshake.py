@@ -17,7 +17,7 @@ HELLO_BYTES = _HELLO.size
 REPLY_BYTES = _REPLY.size
 
 CONFIRMATION = b"\x01"
-"""What the neighbour says to an accepted link before anything else: the link stands on both sides then."""
+"""The first bytes of the neighbour on an accepted link: from then on both sides hold the link."""
 
 HELLO_TIMEOUT = 5.0
 """Seconds for the first message of a new connection, and for the answer of the services: one packet, and time for some

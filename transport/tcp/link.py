@@ -21,7 +21,7 @@ _PATIENCE = 10.0
 """Seconds; the default of `heartbeat_timeout`, after which the other side counts as dead anyway."""
 
 _MILLISECONDS_MAX = 2**31 - 1
-"""What the kernel's timeout holds: 24 days."""
+"""The largest time-out that the kernel takes: 24 days."""
 
 _log = logging.getLogger("bringup")
 

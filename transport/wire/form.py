@@ -49,7 +49,7 @@ encode = msgspec.msgpack.Encoder(enc_hook=_plain).encode
 """Returns the wire form of a message, or of a part of one. Bounds are the receiver's to check."""
 
 REFUSALS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding raises, whatever the bytes are."""
+"""The exceptions of decoding, for any bytes."""
 
 
 def decoder_of(messages: Any) -> Callable[[Any], Any]:

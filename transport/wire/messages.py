@@ -278,7 +278,7 @@ class Leaving(Shared, frozen=True, tag=50):
     leavers: Annotated[tuple[Leaver, ...], _MANY]
 
 
-# From a visitor, which is no client, and to it.
+# Queries of processes that are no clients, and their replies.
 
 
 class TopologyQuery(First, frozen=True, tag=54):

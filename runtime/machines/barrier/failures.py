@@ -11,7 +11,7 @@ from ..id_ranges import format_ids, name_ids, pack_ids
 from .participants import Participants
 
 LIVE_PREFIX = "bringup/live/"
-"""What the names of the barriers of `live()` begin with."""
+"""The prefix of the names of barriers of `live()`."""
 
 _COUNTED_NAMES_MAX = 1024
 """Names whose rounds are counted. A program that makes a new name for each step would fill memory; the count of an old
@@ -62,11 +62,13 @@ def time_out(name: str, missing: Sequence[int], size: int, patience: str, descri
         describe: where a client is, or an empty text.
     """
     places = ((client_id, describe(client_id)) for client_id in missing[:_DESCRIBED_MAX])
-    told = ", ".join(f"client {client_id} ({place})" if place else f"client {client_id}" for client_id, place in places)
+    named = ", ".join(
+        f"client {client_id} ({place})" if place else f"client {client_id}" for client_id, place in places
+    )
     rest = missing[_DESCRIBED_MAX:]
     more = f", and {len(rest)} more: {format_ids(rest)}" if rest else ""
     text = (
-        f"barrier {shown(name)}: {size - len(missing)} of {size} clients came {patience}. Missing: {told}{more}. "
+        f"barrier {shown(name)}: {size - len(missing)} of {size} clients came {patience}. Missing: {named}{more}. "
         "Find out what keeps them, or give the barrier a longer timeout."
     )
     return Failure(BarrierTimeoutError.__name__, text, pack_ids(missing))

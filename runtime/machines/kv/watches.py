@@ -21,7 +21,7 @@ from .removals import Removal, Removed
 from .table import Stretch
 
 _CHANGE_BYTES = 160
-"""What a change takes beside its key and value."""
+"""Bytes of a change beside its key and value."""
 
 Replies = list[tuple[int, ServiceReply]]
 

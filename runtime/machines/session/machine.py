@@ -48,7 +48,7 @@ class SessionState(enum.Enum):
 
 
 class SessionSide(Generic[M]):
-    """What both sides do: keep what they send, count what they receive.
+    """The common part of both sides: the buffer of sent messages, and the count of received ones.
 
     Attributes:
         received: the number of messages taken in.

@@ -1,4 +1,4 @@
-"""How a process ended, in words and as an exit status."""
+"""Descriptions of the end of a process, and exit statuses."""
 
 from __future__ import annotations
 

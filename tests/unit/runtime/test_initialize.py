@@ -1,4 +1,4 @@
-"""What `initialize()` returns, where it is not used as it should be."""
+"""Misuse of the result of `initialize()`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long `KeyValueStore.get` waits, and what it says, where the services answer late or never."""
+"""Time-outs and errors of `KeyValueStore.get` where the services answer late or never."""
 
 from __future__ import annotations
 

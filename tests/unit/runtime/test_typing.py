@@ -1,4 +1,4 @@
-"""What a type checker says of the public names, as users' editors show it."""
+"""The types of the public names, as a type checker and users' editors see them."""
 
 from __future__ import annotations
 

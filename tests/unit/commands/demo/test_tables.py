@@ -1,4 +1,4 @@
-"""What the demo draws and adds up."""
+"""The demo's picture and its sums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read of GPUs while the driver reports more errors than can be read."""
+"""GPU health while the driver reports errors faster than they can be read."""
 
 from __future__ import annotations
 

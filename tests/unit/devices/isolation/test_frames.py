@@ -1,4 +1,4 @@
-"""What a client and its backend's process say to each other."""
+"""Messages between a client and the process of its backend."""
 
 from __future__ import annotations
 

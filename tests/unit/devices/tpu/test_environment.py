@@ -1,4 +1,4 @@
-"""What the environment says of a slice."""
+"""The environment variables of a slice."""
 
 from __future__ import annotations
 

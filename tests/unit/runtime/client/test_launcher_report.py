@@ -1,4 +1,4 @@
-"""What a client tells its launchers, when, and that it does nothing where there is none."""
+"""Reports of a client to its launchers: their content and times, and none without a launcher."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the runtime logs waits for room in a thread of its own, in order, and not for ever."""
+"""Log records of the runtime wait for room in a thread of their own, in order, with a time-out."""
 
 from __future__ import annotations
 

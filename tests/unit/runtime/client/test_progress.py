@@ -1,4 +1,4 @@
-"""What a bring-up that waits says, where, and how often."""
+"""Progress of a waiting bring-up: its lines on a terminal or in the log, and their intervals."""
 
 from __future__ import annotations
 

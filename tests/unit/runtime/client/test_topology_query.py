@@ -1,4 +1,4 @@
-"""What a coordinator tells of a topology is checked before it is made one."""
+"""Replies to topology queries are checked before they become a topology."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client that the launcher starts is told."""
+"""The environment of a client that the launcher starts."""
 
 from __future__ import annotations
 

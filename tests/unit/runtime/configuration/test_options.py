@@ -1,4 +1,4 @@
-"""What a user can tune: precedence, conversion, and errors that say whose value it was."""
+"""Options: precedence, conversion, and errors with the origin of the value."""
 
 from __future__ import annotations
 

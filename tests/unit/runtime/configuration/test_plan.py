@@ -1,4 +1,4 @@
-"""What a job may not be: open to the network by mistake, or at addresses that mean another machine everywhere."""
+"""Refused plans: jobs open to the network by mistake, or with addresses that mean another machine everywhere."""
 
 from __future__ import annotations
 

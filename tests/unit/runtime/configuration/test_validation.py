@@ -1,4 +1,4 @@
-"""What callers give to the methods of a system: numbers of any library pass, and all else is named."""
+"""Arguments of a system's methods: numbers of any library pass, and errors name everything else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How silence is judged."""
+"""The failure detector: judgement of silence."""
 
 from __future__ import annotations
 

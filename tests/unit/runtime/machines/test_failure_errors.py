@@ -1,4 +1,4 @@
-"""How news of a failure becomes the exception that a user sees."""
+"""The exceptions for users, made from the messages about a failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How all clients agree on one step at which they save what they have."""
+"""The agreement of all clients on one preemption point."""
 
 from __future__ import annotations
 

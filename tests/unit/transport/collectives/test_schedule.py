@@ -1,4 +1,4 @@
-"""Who sends which chunk when."""
+"""The schedule of chunks in the ring."""
 
 from __future__ import annotations
 

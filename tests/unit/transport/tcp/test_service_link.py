@@ -1,4 +1,4 @@
-"""What one read brings is served by turns with all else, and waits where answers to it cannot leave."""
+"""Frames of one large read are handled in turn with other work, and wait while their replies cannot leave."""
 
 from __future__ import annotations
 

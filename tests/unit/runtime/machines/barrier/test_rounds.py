@@ -1,4 +1,4 @@
-"""Who has come to which round of which barrier, and what each call ends with."""
+"""Rounds of barriers: arrivals, releases, and the errors of calls that end otherwise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is suspected, and how many of them are asked at once."""
+"""Suspects of the coordinator, and the bound on concurrent probes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the other side has not acknowledged is kept, and sent again over another connection."""
+"""Unacknowledged messages are kept, and sent again over another connection."""
 
 from __future__ import annotations
 
