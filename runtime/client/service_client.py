@@ -39,6 +39,7 @@ class ServiceClient:
         self._lock = threading.Lock()
         self._calls: dict[asyncio.AbstractEventLoop, ServiceCalls] = {}
         self._departures: dict[asyncio.AbstractEventLoop, AsyncGenerator[None, None]] = {}
+        self._left: list[tuple[asyncio.AbstractEventLoop, ServiceCalls]] = []  # of which the services may not know
         self._error: Callable[[], BaseException] | None = None
 
     async def call(self, make: Callable[[int], ServiceRequest]) -> ServiceReply:
@@ -49,7 +50,7 @@ class ServiceClient:
         """
         self._check_process()
         calls = self._calls.get(asyncio.get_running_loop()) or self.calls()
-        if len(self._calls) > 1:
+        if len(self._calls) > 1 or self._left:
             self._end_closed_loops(calls)
         return self.checked(await calls.call(make))
 
@@ -84,13 +85,15 @@ class ServiceClient:
         """Poll for event loops that were closed without notice, and end their calls; until cancelled."""
         while True:
             await asyncio.sleep(interval)
-            if any(loop.is_closed() for loop in list(self._calls)):
+            if any(loop.is_closed() for loop in [*self._calls, *(loop for loop, _ in self._left)]):
                 self._end_closed_loops(self.calls())
 
     def _end_closed_loops(self, calls: ServiceCalls) -> None:
-        """End the calls of closed loops: a barrier must not count them as waiting."""
+        """End the calls of closed loops: a barrier must not count them as waiting, nor a watch keep any changes."""
         with self._lock:
-            gone = [self._calls.pop(loop) for loop in list(self._calls) if loop.is_closed()]
+            gone = [calls for loop, calls in self._left if loop.is_closed()]
+            self._left = [left for left in self._left if not left[0].is_closed()]
+            gone += [self._calls.pop(loop) for loop in list(self._calls) if loop.is_closed()]
             self._departures = {loop: kept for loop, kept in self._departures.items() if not loop.is_closed()}
         for each in gone:
             calls.end_for(each)
@@ -102,7 +105,7 @@ class ServiceClient:
             self._departures.pop(loop, None)
         if calls is not None and not calls.end(lambda: NotInitializedError("the event loop of this call has ended")):
             with self._lock:
-                self._calls[loop] = calls  # the services are told over another route
+                self._left.append((loop, calls))  # the services are told over another route
 
     def refused(self, refusal: Refusal) -> BringupError:
         """Return the exception for a refusal."""

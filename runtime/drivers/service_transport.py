@@ -41,7 +41,7 @@ class Route(Protocol):
         ...
 
     def close(self) -> bool:
-        """End the session; returns whether the services know."""
+        """End the session; returns whether the services are sure to know."""
         ...
 
     def end_from(self, other: Route) -> None:
@@ -137,7 +137,7 @@ class ServiceCalls:
         """Let all calls, those that wait and those to come, raise what `error` makes; called on this loop.
 
         Returns:
-            Whether the services know that there are no more calls.
+            Whether the services are sure to know that there are no more calls.
         """
         if self._error is not None:
             return True
@@ -267,8 +267,7 @@ class RemoteRoute:
             await link.drained()
 
     def close(self) -> bool:
-        """See `Route.close`."""
-        is_told = bool(self.session.carrier) or not self.session.number
+        """See `Route.close`. The link may break with the last word on its way: nobody stays to say it again."""
         try:
             self._perform(self.session.finish(self._loop.time()))
             self._perform(self.session.abandon())
@@ -279,7 +278,7 @@ class RemoteRoute:
                 dial.cancel()
             for link in self._links.values():
                 link.close()
-        return is_told
+        return not self.session.number
 
     def end_from(self, other: Route) -> None:
         """See `Route.end_from`."""

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from bringup.errors import PeerFailedError
+from bringup.errors import BarrierTimeoutError, PeerFailedError
 from bringup.runtime.kv import KeyValueStore
 from bringup.runtime.machines.kv import lists as kv_lists
 from bringup.transport.addresses import Address
@@ -89,6 +89,32 @@ async def test_barriers_and_watches_outlive_links(place: Place) -> None:
         watching.cancel()
         await asyncio.wait([watching])
         assert seen == [(f"w/{number}", str(number).encode()) for number in range(20)]
+
+
+async def test_a_loop_that_ends_as_its_link_breaks_leaves_nothing_with_the_services(place: Place) -> None:
+    if isinstance(place, MemoryPlace):
+        pytest.skip("its network lives on one event loop")
+    async with job_of_peers(place, N) as job:
+        job.start()
+        await job.ups()
+        store = stores(job)[1]
+
+        async def watch_and_wait() -> None:
+            watching = asyncio.ensure_future(anext(store.watch("w")))
+            waiting = asyncio.ensure_future(job.barrier(1, name="all"))
+            await store.set("a", b"1")
+            link = job.services[1].calls().route.link
+            link.send = lambda parts: None  # what is said from now on is lost with the link
+            assert [watching.done(), waiting.done()] == [False, False]
+
+        before = job.peers[0].services.num_remote_sessions
+        await asyncio.to_thread(asyncio.run, watch_and_wait())
+        assert job.peers[0].services.num_remote_sessions == before + 1
+        await store.set("w/1", b"2")
+        assert job.peers[0].services.num_remote_sessions == before + 1  # its own, on this loop
+        with pytest.raises(BarrierTimeoutError) as raised:
+            await job.barrier(0, 2, 3, timeout=0.1)
+        assert raised.value.missing.keys() == {1}
 
 
 async def test_a_call_that_is_cancelled_has_no_part_in_its_barrier(place: Place) -> None:
