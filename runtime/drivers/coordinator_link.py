@@ -75,9 +75,9 @@ class CoordinatorLink:
         self._tag, self._link_address = tag, link_address
         self._perform(self._session.begin(secrets.randbits(63), self._clock()))
 
-    def redial(self) -> None:
-        """Dial again; the present connection is used until another stands."""
-        self._perform(self._session.redial())
+    def redial(self, patience: float | None) -> None:
+        """Dial again; the present connection is used until the session is open on another, for `patience` seconds."""
+        self._perform(self._session.redial() if patience is None else self._session.redial(patience))
 
     def probe(self, probe: ev.Probe) -> None:
         """Ask whether the coordinator's process lives; an overloaded one may take long to say so."""
@@ -190,6 +190,9 @@ class CoordinatorLink:
         if isinstance(message, SessionMessage):
             self._perform(self._session.receive(connection, message, self._clock()))
         elif isinstance(message, CoordinatorMessage):
+            if self._session.is_repeated(connection):
+                self._pumps[connection].go_on()
+                return
             await self._inbox.put(ev.Received(message))
             # Not before: a reader that is cancelled as it waits has delivered nothing.
             self._session.take(connection)

@@ -279,8 +279,8 @@ class CoordinationPeer:
                 self._link.send(message)
             case ev.Connect(tag):
                 self._link.connect(tag, self._link_address)
-            case ev.Redial():
-                self._link.redial()
+            case ev.Redial(patience):
+                self._link.redial(patience)
             case ev.Probe():
                 self._link.probe(effect)
             case ev.StartBackend(tag):

@@ -46,9 +46,9 @@ class CoordinatorLink(DialledSession):
         self._tag = tag
         self.begin()
 
-    def redial(self) -> None:
+    def redial(self, patience: float | None) -> None:
         """Dial although a connection stands."""
-        self.perform(self.machine.redial())
+        self.perform(self.machine.redial() if patience is None else self.machine.redial(patience))
 
     def send(self, message: Any) -> None:
         """Bring a message to the coordinator."""

@@ -59,8 +59,6 @@ def is_unheard_for_a_reason(
     enough = config.heartbeat_interval + slack
     if any(end - begin > enough for begin, end in clear_stretches(unheard, since, now)):
         return False
-    if client.up is None:
-        return True  # while the job comes up, a host whose process answers is taken for slow, and not dialled anew
     interval = client.config.heartbeat_interval
     redial_at = since + max(config.heartbeat_timeout / 2, 2.5 * interval)
     impaired = [*stops, *hindered, *((begin, end) for begin, end, _ in cuts)]

@@ -279,8 +279,8 @@ class Process(OsProcess):
                 self.link.send(message)
             case ev.Connect(tag):
                 self.link.connect(tag)
-            case ev.Redial():
-                self.link.redial()
+            case ev.Redial(patience):
+                self.link.redial(patience)
             case ev.Probe():
                 self.world.wire.probe(self, effect, self.tell_peer, self.config.heartbeat_timeout)
             case ev.StartBackend(tag):

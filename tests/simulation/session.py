@@ -270,8 +270,8 @@ class DialledSession:
         return self._pump()
 
     def _lost(self, number: int, reason: str) -> None:
-        del self._ends[number]
-        self.perform(self.machine.lost(number, reason, self.now))
+        if self._ends.pop(number, None) is not None:  # unless it was dropped meanwhile
+            self.perform(self.machine.lost(number, reason, self.now))
 
     def _wake(self) -> None:
         if self.process.gone_at == EVER:

@@ -37,7 +37,7 @@ Planting = Callable[[pytest.MonkeyPatch], None]
 def tell_all_at_once(patch: pytest.MonkeyPatch) -> None:
     """Formed is encoded anew for every client, by an encoder in Python, and all of them are told in one go."""
     patch.setattr(worlds, "TOLD_AT_ONCE", 1_000_000)
-    patch.setattr(costs, "ENCODED_BYTE", 0.15e-6)
+    patch.setattr(costs, "ENCODED_BYTE", 0.3e-6)
     patch.setattr(control, "_encoded_once", control._encoded)
 
 

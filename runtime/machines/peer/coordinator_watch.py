@@ -31,14 +31,14 @@ class CoordinatorWatch:
         self.reconnects = 0
         self._is_redialling = False  # and nothing was heard since
         self._detector = Detector(timeout, interval)
+        self._is_slow = False  # alive, and silent
+        self._slow_patience = 2 * timeout
         self._redial_patience = max(timeout / 2, _SILENT_INTERVALS * interval)
         self._ask_patience = max(timeout / 4, _SILENT_INTERVALS * interval / 2)
-        self._patience_with_slowness = 2 * timeout
         self._registration_patience = timeout
         self._verdict_patience = timeout + 2 * interval + _GRACE
         self._heard_at = now
         self._answered_at = now
-        self._is_slow = False  # alive, and silent
         self._registered_at = now
 
     def awake(self, now: float) -> None:
@@ -68,9 +68,14 @@ class CoordinatorWatch:
         """Note that the connection broke; another is dialled."""
         self.lost, self._is_redialling = reason, True
 
-    def redials(self) -> None:
-        """Note that another connection is dialled although this one stands."""
+    def redials(self) -> float | None:
+        """Note that another connection is dialled although this one stands.
+
+        Returns:
+            For how many seconds its answer may be waited for; `None` for as many as usual.
+        """
         self._is_redialling = True
+        return self._slow_patience if self._is_slow else None
 
     def resumed(self, now: float, *, is_sign_of_life: bool) -> None:
         """Note that the session goes on over another connection."""
@@ -106,12 +111,12 @@ class CoordinatorWatch:
     def redial_due(self) -> float | None:
         """Return when to dial another connection although this one stands, unless that is under way.
 
-        TCP itself sends again after ever longer pauses, and may find out that the network is back when all is over.
-        Where its process has answered meanwhile, it is more likely slow; to dial costs it more time.
+        TCP itself sends again after ever longer pauses, and may find out that the network is back when all is over. It
+        makes no difference that its process answers a probe: that it lives does not mean that it hears this client.
         """
         if self.is_hosted or self._is_redialling:
             return None
-        return self._heard_at + (self._patience_with_slowness if self._is_slow else self._redial_patience)
+        return self._heard_at + self._redial_patience
 
     def ask_due(self) -> float | None:
         """Return when to probe its process."""

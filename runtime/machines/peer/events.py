@@ -190,7 +190,12 @@ class Redial(Struct, frozen=True):
 
     The present one is used until then. Answered by `Reconnected` or `CoordinatorGone`, or not at all, where the
     coordinator is heard meanwhile; `DialFailed` may come before. Replaces a `Redial` that was not answered yet.
+
+    Attributes:
+        patience: seconds for the coordinator to answer over the new one; `None` for as many as usual.
     """
+
+    patience: float | None = None
 
 
 class Send(Struct, frozen=True):

@@ -454,8 +454,7 @@ class PeerMachine:
     def _redial(self) -> Effects:
         if self._state is PeerState.REGISTERING:
             return self._on_session_lost(self._watch.registers_anew())
-        self._watch.redials()
-        return [ev.Redial()]
+        return [ev.Redial(self._watch.redials())]
 
     def _ask(self) -> Effects:
         host = self.view.host

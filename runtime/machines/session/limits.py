@@ -14,6 +14,9 @@ OPEN_TIMEOUT = 2.0
 """Seconds that a connection has to answer `OpenSession`: far longer than a live host takes, and short enough for
 another connection to save the session before its silence is judged."""
 
+OPEN_TIMEOUT_MAX = 32.0
+"""The same where several connections in turn did not answer: each costs an overloaded host more time."""
+
 REGISTRATION_TIMEOUT = 5.0
 """Seconds that an accepted connection has to send its first message: a stranger must not hold it for ever."""
 
@@ -63,6 +66,14 @@ def ending_of(error: BaseException | None, client_id: int, *, has_left: bool, ga
         return Ending.GAVE_UP
     is_own = isinstance(error, DeviceFailedError) and error.client_id == client_id
     return Ending.SURVIVED if isinstance(error, PeerFailedError) and not is_own else Ending.FAILED
+
+
+def open_timeout(num_unanswered: int, patience: float) -> float:
+    """Return for how many seconds to wait for an answer to `OpenSession`, after so many connections without one.
+
+    The second has no longer than the first, as there may be no time for a third before silence is judged.
+    """
+    return max(min(patience * 2.0 ** max(num_unanswered - 1, 0), OPEN_TIMEOUT_MAX), patience)
 
 
 def flush_timeout(ending: Ending, heartbeat_timeout: float) -> float:

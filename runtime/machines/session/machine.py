@@ -3,15 +3,16 @@
             begin               opened             SessionOpened
     NEW ------------> DIALLING ---------> OPENING ---------------> CARRIED
      ^                 ^    ^                |                     |  ^  |
-     |                 |    |  OPEN_TIMEOUT, |                lost |  |  | redial
+     |                 |    |  time-out,     |                lost |  |  | redial
      |                 |    |  lost          v                     |  |  v
      |                 |    +--REDIAL_DELAY--WAITING               | REDIALLING
      |                 +-------------------------------------------+
      +--- lost, where nothing was ever heard and the owner begins anew
 
 A session in which nothing was sent yet is CARRIED as soon as a connection is open: there is nothing to agree upon.
-REDIALLING uses the present connection until the next one is open, and leaves it then: messages that arrived over it
-after `OpenSession` would be sent twice. From every state a session may become CLOSED, with a reason: it was finished,
+REDIALLING, and OPENING after it, use the present connection until the session is open on the next one: the other side
+may be slow, and is to hear this one all the while. Messages that arrive over it after `OpenSession` are sent twice, and
+taken once. From every state a session may become CLOSED, with a reason: it was finished,
 the other side does not know it, its address refuses, or it keeps more messages than it may.
 """
 
@@ -29,7 +30,7 @@ from ....transport.wire.session_messages import (
     SessionRefused,
 )
 from .effects import NOTHING, Dial, Drop, Effect, Effects, Finished, GivenUp, Gone, Lost, Opened, Resumed
-from .limits import ACKNOWLEDGE_BYTES, ACKNOWLEDGE_EVERY, END_TIMEOUT, OPEN_TIMEOUT, REDIAL_DELAY, WINDOW
+from .limits import ACKNOWLEDGE_BYTES, ACKNOWLEDGE_EVERY, END_TIMEOUT, OPEN_TIMEOUT, REDIAL_DELAY, WINDOW, open_timeout
 from .resend_buffer import ResendBuffer
 
 M = TypeVar("M")
@@ -129,10 +130,16 @@ class SessionMachine(SessionSide[M]):
         self._begins_anew = begins_anew
         self._state = SessionState.NEW
         self._num_dialled = 0
+        self._num_unanswered = 0  # connections in turn on which the session was not opened in time
         self._dialled = 0  # the connection that is to take over
         self._due: float | None = None
         self._finish_due: float | None = None
         self._opening: OpenSession | None = None
+        self._opening_on = 0
+        self._received_at_opening = 0
+        self._num_repeated = 0  # messages to come that were taken over the connection before
+        self._is_settled = True  # the other side has not been asked to leave the carrier
+        self._open_patience = OPEN_TIMEOUT
         self._is_untouched = True  # nothing was sent over any connection
         # Whether anything was heard since a connection was dialled that is to take over.
         self._was_acknowledged = False
@@ -170,11 +177,15 @@ class SessionMachine(SessionSide[M]):
         self._buffer.append(message)
         return NOTHING
 
-    def redial(self) -> Effects:
-        """Dial although a connection stands, which may lead nowhere by now."""
+    def redial(self, patience: float = OPEN_TIMEOUT) -> Effects:
+        """Dial although a connection stands, which may lead nowhere by now.
+
+        Args:
+            patience: seconds for the other side to open the session on it: more where it is known to be slow.
+        """
         if self._state not in (SessionState.CARRIED, SessionState.REDIALLING):
             return NOTHING
-        self._state = SessionState.REDIALLING
+        self._state, self._open_patience = SessionState.REDIALLING, patience
         self._was_acknowledged, self._received_before = False, self.received
         return [*self._drop_dialled(), self._dial()]
 
@@ -182,15 +193,18 @@ class SessionMachine(SessionSide[M]):
         """Take in that a connection is open."""
         if connection != self._dialled or self._state not in (SessionState.DIALLING, SessionState.REDIALLING):
             return [Drop(connection)]
-        effects = [] if not self.carrier else [Drop(self.carrier)]
-        self.carrier, self._is_open, self.was_opened = 0, False, True
+        self.was_opened = True
         self._opening = OpenSession(self.number, self._tell_received(), self._is_untouched)
+        self._opening_on, self._received_at_opening = connection, self.received
         if not self._is_untouched:
-            self._state, self._due = SessionState.OPENING, now + OPEN_TIMEOUT
-            return effects
+            self._is_settled = False
+            self._state = SessionState.OPENING
+            self._due = now + open_timeout(self._num_unanswered, self._open_patience)
+            # Where nothing was heard the other side may not know the session yet, and refuse it over the former.
+            return [] if self.received else self._drop_carrier()
         self._is_untouched = False
         self._carry(connection)
-        return [*effects, Opened(connection)]
+        return [Opened(connection)]
 
     def unreachable(self, connection: int, reason: str) -> Effects:
         """Take in that a connection cannot be opened, for good."""
@@ -212,8 +226,9 @@ class SessionMachine(SessionSide[M]):
             match message:
                 case SessionOpened(received) if is_opening:
                     self._buffer.rewind(received)
+                    left = self._drop_carrier()
                     self._carry(connection)
-                    return [Resumed()]
+                    return [*left, Resumed()]
                 case SessionRefused(reason):
                     return self._close(Gone(reason))
                 case Acknowledge(received) if not is_opening:
@@ -233,11 +248,15 @@ class SessionMachine(SessionSide[M]):
     def lost(self, connection: int, reason: str, now: float) -> Effects:
         """Take in that a connection has ended."""
         if connection == self._dialled and self._state is SessionState.OPENING:
+            self._num_unanswered += 1 if self.carrier else 0
             self._wait(now)
             return NOTHING
         if connection != self.carrier:
             return NOTHING
         self.carrier, self._is_open = 0, False
+        if self._state is SessionState.OPENING:
+            # Likely as the session has been opened on the next, or soon will be.
+            return NOTHING if self._finish_due is not None else [Lost(reason)]
         effects: list[Effect] = [*self._drop_dialled()]
         if self._finish_due is None:
             effects.append(Lost(reason))
@@ -246,7 +265,7 @@ class SessionMachine(SessionSide[M]):
                 return [*effects, *self._close(Finished(reason))]
             self._state = SessionState.NEW
             return effects
-        self._state = SessionState.DIALLING
+        self._state, self._open_patience = SessionState.DIALLING, OPEN_TIMEOUT
         return [*effects, self._dial()]
 
     def finish(self, now: float) -> Effects:
@@ -256,9 +275,9 @@ class SessionMachine(SessionSide[M]):
         if self._state is SessionState.NEW or (self._is_untouched and not self._buffer):
             return self._close(Finished("there was nothing to send"))
         self._finish_due, self._is_open = now + END_TIMEOUT, False
-        if self._state is not SessionState.REDIALLING:
+        if not self.carrier or self._state not in (SessionState.REDIALLING, SessionState.WAITING):
             return NOTHING
-        self._state = SessionState.CARRIED
+        self._state, self._due = SessionState.CARRIED, None
         return self._drop_dialled()
 
     def abandon(self) -> Effects:
@@ -272,11 +291,12 @@ class SessionMachine(SessionSide[M]):
         if self._due is None or now < self._due:
             return NOTHING
         if self._state is SessionState.OPENING:
+            self._num_unanswered += 1
             effects = self._drop_dialled()
             self._wait(now)
             return effects
         assert self._state is SessionState.WAITING
-        self._state = SessionState.DIALLING
+        self._state = SessionState.REDIALLING if self.carrier else SessionState.DIALLING
         return [self._dial()]
 
     def deadline(self) -> float | None:
@@ -287,19 +307,33 @@ class SessionMachine(SessionSide[M]):
 
     # Messages.
 
+    def take(self, connection: int, size: int = 0) -> bool:
+        """See `SessionSide.take`."""
+        return not self.is_repeated(connection) and super().take(connection, size)
+
+    def is_repeated(self, connection: int) -> bool:
+        """Return whether a message that came was taken before, over another connection. Call it once for each."""
+        if connection != self.carrier or not self._num_repeated:
+            return False
+        self._num_repeated -= 1
+        return True
+
     def next_to_send(self, connection: int) -> M | SessionMessage | None:
         """Return the next message for a connection, `None` where there is none now."""
-        if self._opening is not None and connection in (self.carrier, self._dialled):
+        if self._opening is not None and connection == self._opening_on:
             opening, self._opening = self._opening, None
-            self._is_open = connection == self.carrier and self._finish_due is None
+            self._is_open = self.carrier > 0 and self._finish_due is None
             return opening
         if connection != self.carrier:
             return None
-        if self.owes_acknowledgement:
+        # What `OpenSession` says was received must not be less than what was acknowledged before it is read.
+        # Nor must more be acknowledged than was sent over the present connection.
+        if self.owes_acknowledgement and self._is_settled and not self._num_repeated:
             return Acknowledge(self._tell_received())
         if self._buffer.has_unsent:
             return self._buffer.next_unsent()
-        if self._finish_due is not None and not self._has_said_end:
+        may_end = self._state is SessionState.CARRIED and not self._num_repeated
+        if self._finish_due is not None and not self._has_said_end and may_end:
             self._has_said_end = True
             return EndSession(self._tell_received())
         return None
@@ -319,11 +353,14 @@ class SessionMachine(SessionSide[M]):
         return Dial(self._dialled, is_expected=self.received > 0)
 
     def _wait(self, now: float) -> None:
-        self._state, self._due = SessionState.WAITING, now + REDIAL_DELAY
+        delay = open_timeout(self._num_unanswered, OPEN_TIMEOUT) if self.carrier else REDIAL_DELAY
+        self._state, self._due = SessionState.WAITING, now + delay
         self._dialled, self._opening = 0, None
 
     def _carry(self, connection: int) -> None:
-        self._state, self._due = SessionState.CARRIED, None
+        self._state, self._due, self._num_unanswered = SessionState.CARRIED, None, 0
+        self._num_repeated = self.received - self._received_at_opening
+        self._open_patience, self._is_settled = OPEN_TIMEOUT, True
         self.carrier, self._dialled = connection, 0
         self._is_open = self._opening is None and self._finish_due is None
         self._has_said_end = False
@@ -337,8 +374,12 @@ class SessionMachine(SessionSide[M]):
         return [*self._drop_all(), *effects]
 
     def _drop_all(self) -> list[Drop]:
-        carrier, self.carrier, self._is_open, self._opening = self.carrier, 0, False, None
-        return [*([Drop(carrier)] if carrier else []), *self._drop_dialled()]
+        self._opening = None
+        return [*self._drop_carrier(), *self._drop_dialled()]
+
+    def _drop_carrier(self) -> list[Drop]:
+        carrier, self.carrier, self._is_open = self.carrier, 0, False
+        return [Drop(carrier)] if carrier else []
 
     def _drop_dialled(self) -> list[Drop]:
         dialled, self._dialled = self._dialled, 0

@@ -18,6 +18,7 @@ class ResendBuffer(Generic[M]):
         self._kept: deque[M] = deque()
         self._num_acknowledged = 0
         self._num_sent = 0  # of those kept, over the present connection
+        self._sent_before = 0  # of all messages, over former connections
 
     def append(self, message: M) -> None:
         """Add a message to be sent."""
@@ -57,16 +58,7 @@ class ResendBuffer(Generic[M]):
         Raises:
             ValueError: fewer were acknowledged before, or more than were sent.
         """
-        count = received - self._num_acknowledged
-        if not 0 <= count <= self._num_sent:
-            raise ValueError(
-                f"the other side says it has received {received} messages: it was sent "
-                f"{self._num_acknowledged + self._num_sent}, and has acknowledged {self._num_acknowledged} before"
-            )
-        for _ in range(count):
-            self._kept.popleft()
-        self._num_acknowledged = received
-        self._num_sent -= count
+        self._discard(received, self._num_acknowledged + self._num_sent)
 
     def rewind(self, received: int) -> None:
         """Begin a new connection, on which everything after the first `received` messages is sent.
@@ -74,5 +66,19 @@ class ResendBuffer(Generic[M]):
         Raises:
             ValueError: as `acknowledge`.
         """
-        self.acknowledge(received)
+        # A former connection may have brought what the present one, begun meanwhile, has not sent again yet.
+        self._sent_before = max(self._sent_before, self._num_acknowledged + self._num_sent)
+        self._discard(received, self._sent_before)
         self._num_sent = 0
+
+    def _discard(self, received: int, sent: int) -> None:
+        count = received - self._num_acknowledged
+        if count < 0 or received > sent:
+            raise ValueError(
+                f"the other side says it has received {received} messages: it was sent "
+                f"{sent}, and has acknowledged {self._num_acknowledged} before"
+            )
+        for _ in range(count):
+            self._kept.popleft()
+        self._num_acknowledged = received
+        self._num_sent = max(self._num_sent - count, 0)

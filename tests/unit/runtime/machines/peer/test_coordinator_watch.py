@@ -37,14 +37,16 @@ def test_another_connection_is_dialled_well_before_silence_is_death() -> None:
     assert (watch.redial_due(), watch.reconnects) == (11.0, 1)
 
 
-def test_a_process_that_answers_is_given_more_time_for_its_messages() -> None:
+def test_a_process_that_answers_is_dialled_as_early_and_given_more_time_to_open_the_session() -> None:
     watch = heard(1.0)
     assert watch.ask_due() == 3.5
     watch.answered(4.0, is_alive=True)
     assert watch.ask_due() == 6.5
-    assert watch.redial_due() == 21.0
-    watch.heard(5.0)
-    assert watch.redial_due() == 10.0, "it is not slow any more"
+    assert watch.redial_due() == 6.0
+    assert watch.redials() == 20.0
+    watch.heard(7.0)
+    assert watch.redial_due() == 12.0
+    assert watch.redials() is None, "it is not slow any more"
 
 
 def test_silence_is_told_with_the_broken_connection() -> None:

@@ -112,11 +112,52 @@ def test_the_present_connection_is_used_until_another_is_open_and_left_then() ->
     session.put("c")
     assert written(session, 1) == ["c"]
     assert session.take(1)
-    assert session.opened(2, 1.0) == [Drop(1)]
-    assert not session.take(1)
-    assert session.received == 2
-    assert written(session, 1) == []
+    assert session.opened(2, 1.0) == []
     assert written(session, 2) == [OpenSession(NUMBER, 2)]
+    session.put("d")
+    assert written(session, 1) == ["d"]
+    assert session.take(1)
+    assert session.receive(2, SessionOpened(3), 1.0) == [Drop(1), Resumed()]
+    assert written(session, 2) == ["d"]
+    assert not session.take(1)
+    assert not session.take(2), "it came over the former connection already"
+    assert session.take(2)
+    assert session.received == 4
+
+
+def test_nothing_is_acknowledged_while_another_connection_may_take_over() -> None:
+    session = answered()
+    session.redial()
+    session.opened(2, 1.0)
+    assert written(session, 2) == [OpenSession(NUMBER, 1)]
+    for _ in range(ACKNOWLEDGE_EVERY):
+        assert session.take(1)
+    assert written(session, 1) == []
+
+
+def test_a_connection_that_ends_while_another_opens_the_session_is_not_dialled_for() -> None:
+    session = answered()
+    session.redial()
+    session.opened(2, 1.0)
+    assert session.lost(1, "it broke", 1.0) == [Lost("it broke")]
+    assert session.receive(2, SessionOpened(2), 1.0) == [Resumed()]
+
+
+def test_a_slow_side_is_dialled_ever_more_rarely_and_heard_all_the_while() -> None:
+    session = answered()
+    session.redial(20.0)
+    now, waits = 0.0, []
+    for number in range(2, 6):
+        session.opened(number, now)
+        due = session.deadline()
+        assert due is not None
+        assert session.wake(due) == [Drop(number)]
+        assert session.take(1)
+        waits.append(due - now)
+        now = session.deadline() or 0.0
+        assert session.wake(now) == [Dial(number + 1, is_expected=True)]
+    assert waits == [20.0, 20.0, 32.0, 32.0]
+    assert session.carrier == 1
 
 
 def test_a_wish_to_redial_replaces_one_that_takes_long() -> None:
