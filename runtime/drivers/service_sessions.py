@@ -59,12 +59,12 @@ class RemoteSessions:
         """Return the number of sessions, carried or not."""
         return len(self._callers)
 
-    def welcome(self, link: ServiceLink, sender: LinkIdentity) -> Visitor:
+    def welcome(self, link: ServiceLink, sender: LinkIdentity) -> SessionReceiver:
         """See `ports.ServiceWelcome`."""
         number = self._table.connected(self._clock())
         self._links[number] = link
         self._alarm.set(self._table.deadline())
-        return Visitor(self, self._server, number, sender)
+        return SessionReceiver(self, self._server, number, sender)
 
     def close(self) -> None:
         """Serve nobody any more."""
@@ -160,8 +160,8 @@ class RemoteSessions:
         self._carry_out(self._table.wake(self._clock()))
 
 
-class Visitor:
-    """Takes what comes over one link: its first message says whose session it carries."""
+class SessionReceiver:
+    """Receives the messages of one link, the first of which opens or resumes a session."""
 
     def __init__(self, sessions: RemoteSessions, server: ServiceServer, number: int, sender: LinkIdentity) -> None:
         self._sessions = sessions

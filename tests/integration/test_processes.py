@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,8 @@ import pytest
 
 from bringup.processes.fork_server import ForkedProcess, ForkServer, ForkServerError
 from bringup.processes.helper import HelperEndedError, HelperProcess
+
+from ..lib.process_ends import has_ended
 
 MODULES = ("json", "asyncio", "no_such_module_anywhere")
 
@@ -180,18 +181,6 @@ time.sleep(60)
     server.close()
     assert has_ended(process.pid)
     process.close()
-
-
-def has_ended(pid: int) -> bool:
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX":
-                return True
-        except OSError:
-            return True
-        time.sleep(0.01)
-    return False
 
 
 ANSWERS = """

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,8 @@ import pytest
 import bringup
 from bringup.testing import LocalJob, why_unavailable
 from bringup.testing.namespaces import NamespaceNetwork
+
+from ..lib.process_ends import has_ended
 
 pytest_plugins = ["pytester"]
 
@@ -98,7 +99,7 @@ def test_nothing_outlives_the_job(fork: bool, tmp_path: Path) -> None:
         job.clients[0].stop()
         job.clients[0].wait_stopped()
     for pid in pids:
-        assert _has_ended(pid)
+        assert has_ended(pid)
 
 
 @pytest.mark.parametrize(("namespaces", "fork"), [(False, False), (False, True), (True, False), (True, True)])
@@ -119,19 +120,7 @@ time.sleep(60)
         assert len(pids) == 2
         process.kill()
     for pid in pids:
-        assert _has_ended(pid)
-
-
-def _has_ended(pid: int) -> bool:
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX":
-                return True
-        except OSError:
-            return True
-        time.sleep(0.01)
-    return False
+        assert has_ended(pid)
 
 
 # Cuts.
@@ -225,7 +214,7 @@ def test_everything_that_cuts_take_is_given_back(tmp_path: Path) -> None:
         job.cut(1)
         assert job._network is not None
         host = job._network._host.pid
-    assert _has_ended(host)
+    assert has_ended(host)
     assert len(os.listdir("/proc/self/fd")) == before
 
 
