@@ -324,8 +324,8 @@ PLANTED: dict[Planting, int] = {
 }
 """Each with a seed that finds it, or did: whatever changes what is drawn changes which. That one is tried first."""
 
-SEEDS = range(400)
-"""Then these are, within which each is found; most take a few dozen."""
+SEEDS = range(2000)
+"""Then these are, within which each is found: most take a few dozen, the rarest two a few hundred."""
 
 
 @cache
