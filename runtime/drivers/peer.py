@@ -14,7 +14,7 @@ from ...transport.ports import LinkIdentity, LinkListener, Network, Server
 from ...transport.wire.messages import PreemptionNotice, StepReply
 from ...transport.wire.services import ServiceReply
 from ..configuration.validation import step_of
-from ..machines.failure_errors import end_error
+from ..machines.failure_errors import end_error, services_lost
 from ..machines.id_ranges import COORDINATOR
 from ..machines.peer import events as ev
 from ..machines.peer.machine import PeerMachine
@@ -248,11 +248,19 @@ class CoordinationPeer:
             LinkIdentity(up.job_id, up.epoch, m.client_id, m.incarnation)
             for m in (up.members[config.client_id], up.members[COORDINATOR])
         )
-        address = Address.parse(up.members[COORDINATOR].link_address)
+        server = up.members[COORDINATOR]
+        address = Address.parse(server.link_address)
+
+        def on_lost(reason: str, kept: int, received: int) -> None:
+            member, phase = up.members[config.client_id], self.machine.phase
+            error = services_lost(member, server, phase, reason, kept=kept, received=received)
+            self._call_soon(self.abort, error)
+
         return RemoteRoute(
             lambda receiver: network.connect_services(address, own, host, receiver),
             deliver,
             lambda error: self._call_soon(self._crash, error),
+            on_lost,
         )
 
     @property

@@ -27,6 +27,11 @@ _REPLIES = frozenset(get_args(ServiceReply))
 
 Connect = Callable[[ServiceReceiver], Awaitable[ServiceLink]]
 Deliver = Callable[[ServiceReply], None]
+OnLost = Callable[[str, int, int], None]
+
+
+def _let_end(reason: str, kept: int, received: int) -> None:
+    raise ConnectionError(f"the session with the coordination services has ended: {reason}")
 
 
 class Route(Protocol):
@@ -229,17 +234,22 @@ class RemoteRoute:
     Args:
         connect: opens a link.
         deliver: where replies are to go, on the running loop.
-        on_crash: told what a handler has raised that nobody expected, or that the session is lost; on that loop.
+        on_crash: told what a handler has raised that nobody expected; on that loop.
+        on_lost: told why the session has ended for good, of how many messages nobody knows whether they have arrived,
+            and how many have come; on that loop.
 
     Attributes:
         session: with the services.
         link: the one that carries it.
     """
 
-    def __init__(self, connect: Connect, deliver: Deliver, on_crash: OnCrash = let_crash) -> None:
+    def __init__(
+        self, connect: Connect, deliver: Deliver, on_crash: OnCrash = let_crash, on_lost: OnLost = _let_end
+    ) -> None:
         self._connect = connect
         self.deliver = deliver
         self.on_crash = on_crash
+        self._on_lost = on_lost
         self._number = secrets.randbits(63)
         self.session: SessionMachine[list[bytes]] = SessionMachine(SERVICES_KEPT_MAX)
         self._loop = asyncio.get_running_loop()
@@ -293,7 +303,7 @@ class RemoteRoute:
                 case Drop(number):
                     self.drop(number)
                 case Gone(reason) | GivenUp(reason):
-                    self.on_crash(ConnectionError(f"the session with the coordination services has ended: {reason}"))
+                    self._on_lost(reason, self.session.num_kept, self.session.received)
         self.pump()
         self.link = self._links.get(self.session.carrier)
         self._alarm.set(self.session.deadline())

@@ -22,6 +22,7 @@ from ...errors import (
 from ...transport.wire.messages import MemberInfo, Refused, Verdict
 from .id_ranges import format_ids, name_ids, unpack_ids
 from .phases import Phase
+from .session.limits import SERVICES_KEPT_MAX
 
 REFUSAL_ERRORS: dict[str, type[BringupError]] = {
     kind.__name__: kind
@@ -187,6 +188,28 @@ def collective_without(leaver: MemberInfo, collectives: int, client_id: int, num
         host=leaver.hostname,
         phase=Phase.LEAVING,
         cause=f"it {leaves}, and {waits}",
+    )
+
+
+def services_lost(
+    own: MemberInfo, server: MemberInfo, phase: str, reason: str, *, kept: int, received: int
+) -> BringupError:
+    """Return the exception for a session with the coordination services that cannot go on, while both clients live.
+
+    Args:
+        own: who has lost it.
+        server: client 0.
+        phase: of this client.
+        reason: why it has ended.
+        kept: messages of this client that the services have not acknowledged.
+        received: messages that this client has received.
+    """
+    who, where = (_client(member.client_id, member.hostname, member.address) for member in (own, server))
+    return BringupError(
+        f"{who} lost its session with the coordination services of {where} in phase {phase}: {reason.rstrip('.')} "
+        f"(not acknowledged: {kept} messages of at most {SERVICES_KEPT_MAX}; received: {received}). Both may still "
+        f"run: look at the logs of both, and for what cuts off or delays connections to {server.link_address}; let the "
+        "program have fewer calls at once if it makes very many; restart the job."
     )
 
 

@@ -7,9 +7,11 @@ import random
 
 import pytest
 
-from bringup.errors import BarrierTimeoutError, PeerFailedError
+from bringup.errors import BarrierTimeoutError, BringupError, PeerFailedError
+from bringup.runtime.drivers import service_transport
 from bringup.runtime.kv import KeyValueStore
 from bringup.runtime.machines.kv import lists as kv_lists
+from bringup.runtime.machines.session.table import SessionTable
 from bringup.transport.addresses import Address
 from bringup.transport.ports import ConnectionClosedError, Frame, LinkIdentity
 from bringup.transport.wire.framing import encode_parts
@@ -141,6 +143,37 @@ async def test_calls_raise_what_ended_the_job(place: Place) -> None:
         for error in await asyncio.gather(*waiting, return_exceptions=True):
             assert isinstance(error, PeerFailedError)
             assert error.client_id == 3
+
+
+@pytest.mark.parametrize("how", ["given up", "refused"])
+async def test_a_session_that_cannot_go_on_ends_its_client_with_the_reason(
+    place: Place, how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    if how == "given up":
+        monkeypatch.setattr(service_transport, "SERVICES_KEPT_MAX", 20)
+    async with job_of_peers(place, N) as job:
+        job.start()
+        await job.ups()
+        store = stores(job)[2]
+        await store.set("a", b"1")
+        if how == "refused":
+            sessions = job.peers[0].services._remote
+            monkeypatch.setattr(sessions, "_table", SessionTable(100))
+            break_link(place, job, 2)
+        calls = [asyncio.create_task(store.get("never")) for _ in range(30)]
+        for error in await asyncio.gather(*calls, return_exceptions=True):
+            assert type(error) is BringupError
+            assert "client 2 (host-2" in str(error)
+            assert "of client 0 (host-0" in str(error)
+            assert "in phase ready" in str(error)
+            assert ("messages were not acknowledged (" if how == "given up" else "does not know this session") in str(
+                error
+            )
+        for error in await job.failures(but=(2,)):
+            assert isinstance(error, PeerFailedError)
+            assert error.client_id == 2
+            assert "lost its session with the coordination services" in str(error)
+    assert "internal error" not in caplog.text
 
 
 class Stranger:
