@@ -9,8 +9,6 @@ from ...errors import BringupError, DeviceInitializationError, DeviceNotFoundErr
 from .chips import TpuChip, TpuFindings
 from .environment import TpuEnvironment, told
 
-__all__ = ["TpuErrors"]
-
 # What jax puts around libtpu's own words.
 _WRAPPING = (
     re.compile(r"^(Unable to initialize backend 'tpu'|Backend 'tpu' failed to initialize): "),
