@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from bringup.testing.job import LocalJob
@@ -25,6 +26,17 @@ FAST: dict[str, Any] = {
 
 SLACK = 8.0
 """Seconds that a machine with much else to do may take longer than it should."""
+
+
+def restart(job: LocalJob, victims: Iterable[int]) -> None:
+    """Start clients again once the others have left the job that failed.
+
+    Until then its coordinator refuses them: a restarted client is another incarnation.
+    """
+    victims = list(victims)
+    for call in job.call("shutdown", [c for c in range(job.num_clients) if c not in victims], raise_on_failure=False):
+        call.value()
+    job.start(victims)
 
 
 def check_died(answer: Answer, victim: int, since: float, phase: str | None = None) -> None:

@@ -11,6 +11,8 @@ import pytest
 
 from bringup.testing.job import LocalJob
 
+from .assertions import restart
+
 CYCLES = int(os.environ.get("BRINGUP_TEST_CYCLES", "40"))
 WARM_UP = 20
 # An allocator takes memory in steps: one of 5 MiB has been seen beside a load.
@@ -61,9 +63,7 @@ def test_a_job_that_fails_comes_again(victim: int) -> None:
             job.clients[victim].kill()
             for call in failed:
                 call.value()
-            for call in job.call("shutdown", survivors, raise_on_failure=False):
-                call.value()
-            job.start([victim])
+            restart(job, [victim])
         job.initialize(device_type="SIM")
         for call in job.call("shutdown"):
             call.value()

@@ -12,7 +12,7 @@ import pytest
 
 from bringup.testing.job import LocalJob
 
-from .assertions import all_but, check_died, check_works, failure_of
+from .assertions import all_but, check_died, check_works, failure_of, restart
 from .test_shutdown import python
 
 PROGRAM = """
@@ -83,9 +83,8 @@ def test_a_client_that_dies_is_dead_while_its_child_lives(
     forks.kill()
     for call in failed:
         check_died(failure_of(call), victim, killed_at)
-    job.start([victim])
-    for call in job.call("initialize", device_type="SIM", reset=True):
-        call.value()
+    restart(job, [victim])
+    job.initialize(device_type="SIM")
     check_works(job)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from bringup.testing.job import LocalJob
 
-from .assertions import all_but, check_died, check_works, failure_of
+from .assertions import all_but, check_died, check_works, failure_of, restart
 
 DIED = -9
 
@@ -175,7 +175,7 @@ def test_two_that_are_killed_together_are_both_named() -> None:
             assert {one.attributes["client_id"] for one in failures} < {1, 3}
             if all(f"failed with it: {4 - one.attributes['client_id']}" in one.text for one in failures):
                 return
-            job.start([1, 3])
+            restart(job, [1, 3])
     raise AssertionError(f"never were both of them named: {failures}")
 
 
@@ -199,10 +199,8 @@ def test_a_restarted_client_is_not_taken_for_the_one_that_died(job: LocalJob, vi
     job.clients[victim].kill()
     for call in failures:
         check_died(failure_of(call), victim, killed_at)
-    # While their coordinator is there, it refuses the new client: that is another incarnation.
-    for call in job.call("shutdown", survivors, raise_on_failure=False):
-        call.value()
-    again = job.start([victim])[0].call("initialize", device_type="SIM")
+    restart(job, [victim])
+    again = job.clients[victim].call("initialize", device_type="SIM")
     facts = [call.value() for call in (again, *job.call("initialize", survivors, device_type="SIM"))]
     assert len({one["job_id"] for one in facts} | {before["job_id"]}) == 2
     check_works(job)

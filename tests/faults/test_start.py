@@ -11,7 +11,7 @@ import pytest
 
 from bringup.testing.job import LocalJob
 
-from .assertions import FAST, check_names, check_works, failure_of
+from .assertions import FAST, check_names, check_works, failure_of, restart
 
 QUICK = {"device_type": "SIM", "initialization_timeout": 1.0}
 
@@ -139,6 +139,6 @@ def test_a_table_of_files_that_fills_up_later_is_no_failure(job: LocalJob, victi
     job.clients[2].kill()
     check_names(failure_of(failed), 2)
     job.clients[victim].call("limit_files", spare=None).value()
-    job.start([2])
+    restart(job, [2])
     job.initialize(device_type="SIM")
     check_works(job)
