@@ -47,7 +47,8 @@ def test_cases_take_turns_and_problems_are_told_at_once(capsys: pytest.CaptureFi
     run_scenario(scenario, ENTRANTS, as_json=False)
     output, errors = capsys.readouterr()
     assert scenario.samples == ["first", "second"] * 2
-    assert errors.splitlines() == ["second: [b]ad"] * 2
+    # Older rich ends a progress bar that is not shown with an empty line.
+    assert [line for line in errors.splitlines() if line] == ["second: [b]ad"] * 2
     assert output.startswith("two cases\n")
     assert "a table" in output
 
