@@ -48,7 +48,7 @@ class Guard:
             pass  # somebody has killed the guard
 
     def close(self) -> None:
-        """Let it go; what is on the list is killed."""
+        """Release the guard, which kills the groups on its list."""
         os.close(self.pipe)
         try:
             self._process.wait(_END_TIMEOUT)

@@ -53,7 +53,7 @@ class SystemFacts:
 
     @property
     def num_clients(self) -> int:
-        """How many clients the job has."""
+        """The number of clients of the job."""
         return self._client.job.num_clients
 
     @property

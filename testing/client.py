@@ -125,7 +125,7 @@ class _Client:
         time.sleep(seconds)  # noqa: ASYNC251 - that is the point
 
     async def _hold_gil(self, seconds: float) -> None:
-        """Let no thread of this process run, as a native call does that keeps the interpreter's lock."""
+        """Hold up all threads of this process, like a native call that keeps the interpreter's lock."""
         fault_points.hold_gil(seconds)
 
     async def _limit_files(self, spare: int | None) -> None:

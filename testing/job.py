@@ -151,7 +151,7 @@ class LocalJob:
         return Cut(self, client_id, direction)
 
     def heal(self, client_id: int, *, direction: Direction = "both") -> None:
-        """Let a client's packets through again. TCP retransmits the dropped ones after its own delays."""
+        """Deliver the packets of a client again. TCP retransmits dropped ones after its own delays."""
         self._demand_network().heal(client_id, direction)
 
     # Calls that it makes, without a command.

@@ -61,7 +61,7 @@ class NamespaceNetwork:
         self._set(client_id, direction, cut=True)
 
     def heal(self, client_id: int, direction: Direction) -> None:
-        """Let a client's packets through again; the dropped ones stay lost."""
+        """Deliver the packets of a client again; dropped ones stay lost."""
         self._set(client_id, direction, cut=False)
 
     def close(self) -> None:

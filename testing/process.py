@@ -134,7 +134,7 @@ class LocalProcess:
         self.process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on after `stop` (SIGCONT)."""
+        """Continue it after `stop` (SIGCONT)."""
         self.process.send_signal(signal.SIGCONT)
 
     def terminate(self) -> None:
@@ -179,7 +179,7 @@ class LocalProcess:
             self._has_news.notify_all()
 
     def _settle(self) -> None:
-        """Let a process whose output has ended have its status, unless it goes on without."""
+        """Wait for the status of a process whose output has ended, unless it goes on without output."""
         try:
             self.process.wait(_LAST_WORDS_TIMEOUT)
         except subprocess.TimeoutExpired:

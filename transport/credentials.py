@@ -28,7 +28,7 @@ class Credentials:
     link_client: ssl.SSLContext | None = None
 
     def add_port(self, server: grpc.aio.Server, target: str) -> None:
-        """Let `server` listen on `target`."""
+        """Add `target` to the addresses on which `server` listens."""
         if self.server is None:
             server.add_insecure_port(target)
         else:

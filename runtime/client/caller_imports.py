@@ -117,7 +117,7 @@ class _Import:
             self._done.set()
 
     def refuse(self) -> None:
-        """Let the waiting thread raise `ImportError`, unless the import has begun."""
+        """Raise `ImportError` in the waiting thread, unless the import has begun."""
         if self.claim():
             self._error = ImportError(f"{self._name} is not needed any more: initialize() is over")
             self.begun.set()

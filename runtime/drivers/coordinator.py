@@ -113,7 +113,7 @@ class CoordinatorDriver:
         return False
 
     def introduce(self, host: Register) -> None:
-        """Let every client know where client 0 is. To be called before the first is served."""
+        """Announce the address of client 0 to every client. To be called before the first is served."""
         self._machine.welcome = welcome(host)
 
     def end(self, verdict: Verdict) -> None:
@@ -122,7 +122,7 @@ class CoordinatorDriver:
             self._perform(effect)
 
     async def close(self, ending: Ending) -> None:
-        """Let the machine take in what has come so far, then everybody hear what it has to say. Bounded."""
+        """Feed the received messages to the machine, then flush its answers to all clients. Bounded."""
         bound = flush_timeout(ending, self._machine.config.heartbeat_timeout) + stay_timeout(ending) + _CLOSE_GRACE
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(bound):

@@ -68,7 +68,7 @@ class Feed:
         self._arrived.set()
 
     def end(self, error: Callable[[], BaseException]) -> None:
-        """Let whoever waits raise what `error` makes, once all replies were taken."""
+        """Raise a new `error` to the waiting caller, once all replies were taken."""
         self._error = error
         self._arrived.set()
 
@@ -139,7 +139,7 @@ class ServiceCalls:
             self.route.send(CancelCall(ticket))
 
     def end(self, error: Callable[[], BaseException]) -> bool:
-        """Let all calls, those that wait and those to come, raise what `error` makes; called on this loop.
+        """Raise a new `error` to all pending and later calls; called on this loop.
 
         Returns:
             Whether the services are sure to know that there are no more calls.

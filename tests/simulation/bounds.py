@@ -30,7 +30,7 @@ _BEYOND_TIMEOUT = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _Doom:
-    """What happened to whom, and when; `holds` says later whether the job still cannot live with it.
+    """A fault with its victim and time; `holds` says later whether the job still cannot live with it.
 
     Attributes:
         witness: who has to be reached, too, for others to be told in time.

@@ -49,7 +49,7 @@ class Clock:
         return True
 
     def drain(self) -> None:
-        """Let everything happen that is still to come, however late."""
+        """Run all events that are left, however late."""
         while self._heap:
             self.step(self._heap[0][0])
 
@@ -59,7 +59,7 @@ class Clock:
 
     @property
     def num_notes(self) -> int:
-        """How much was recorded so far."""
+        """The number of records so far."""
         return len(self._notes)
 
     @property

@@ -101,7 +101,7 @@ class CoordinatorSessions(AcceptedSessions):
             self.pump(accepted.carrier)
 
     def close(self, ending: Ending, on_flushed: Callable[[], None], on_closed: Callable[[], None]) -> None:
-        """Let all clients hear of the end."""
+        """Tell all clients of the end."""
         self._on_flushed, self._on_closed = on_flushed, on_closed
         self.perform(self.table.close(ending, self.now))
         self.pump_all()

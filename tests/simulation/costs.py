@@ -44,7 +44,7 @@ def slack(num_clients: int) -> float:
 
 
 class Letter(NamedTuple):
-    """What arrives: a message as it was decoded, and how many bytes it had."""
+    """A received message: decoded, with its size in bytes."""
 
     message: Any
     size: int

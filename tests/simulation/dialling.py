@@ -54,7 +54,7 @@ class Dials:
         self.waiting: defaultdict[int, list[Callable[[], None]]] = defaultdict(list)
 
     def lose_names(self, since: float, until: float, lookup_seconds: float) -> None:
-        """Let every look-up fail for a while."""
+        """Fail every look-up for a while."""
         self.no_names_until, self.lookup_seconds = max(self.no_names_until, until), lookup_seconds
         self.outages.append((since, until))
 

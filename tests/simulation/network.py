@@ -29,7 +29,7 @@ seconds after an attempt began, which is also when it is given up for a new one.
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """How long a message takes, one way, in seconds.
+    """The delay of a message, one way, in seconds.
 
     Attributes:
         low: at least.
@@ -87,7 +87,7 @@ class Cut:
 
     @property
     def hole(self) -> float:
-        """How long after its end a connection may lead nowhere still: who sends waits twice as long each time."""
+        """The time after its end in which a connection may lead nowhere: senders wait twice as long each time."""
         return min(self.until - self.since, _HOLE_MAX) if self.until < EVER else 0.0
 
     def __repr__(self) -> str:
@@ -118,7 +118,7 @@ class Network:
         return self.latency.draw(self.rng)
 
     def cut(self, sources: set[int] | None, targets: set[int] | None, seconds: float = EVER) -> Cut:
-        """Let nothing arrive from `sources` at `targets` for so long."""
+        """Drop everything from `sources` to `targets` for so long."""
         cut = Cut(
             None if sources is None else frozenset(sources),
             None if targets is None else frozenset(targets),
@@ -208,12 +208,12 @@ class Stream:
         return bool(self._held)
 
     def put(self, deliver: Callable[..., None], *arguments: Any) -> None:
-        """Let `deliver(*arguments)` happen at the other side, after what was sent before."""
+        """Call `deliver(*arguments)` at the other side, after all that was sent before."""
         if not self._has_ended:
             self._send(deliver, arguments)
 
     def end(self, deliver: Callable[..., None], *arguments: Any) -> None:
-        """Let `deliver(*arguments)` be the last thing that happens at the other side."""
+        """Call `deliver(*arguments)` at the other side, as its last event."""
         self.put(deliver, *arguments)
         self._has_ended = True
 
@@ -224,7 +224,7 @@ class Stream:
         self._held.clear()
 
     def stall(self, seconds: float) -> None:
-        """Let nothing arrive for so long, nor be lost: what is on its way comes then, in order."""
+        """Hold everything for so long, and lose nothing: it arrives afterwards, in order."""
         self._stalled_until = self._network.clock.now + seconds
 
     def reset(self, deliver: Callable[..., None], *arguments: Any) -> None:

@@ -59,7 +59,7 @@ class OsProcess:
     # What reaches it.
 
     def deliver(self, action: Callable[..., None], *arguments: Any) -> None:
-        """Let something happen here: now, when it is free or continues, or never, as it is dead."""
+        """Run a callback in this process: now, once it is free or continued, or never if it is dead."""
         if self.is_stopped:
             self._backlog.append((action, arguments))
         elif not self.is_alive:
@@ -91,7 +91,7 @@ class OsProcess:
             self._go_on_when_free()
 
     def bring(self, action: Callable[..., None], *arguments: Any) -> None:
-        """Let something happen here that the network brings: when the process gets to it."""
+        """Run a callback of the network, once the process gets to it."""
         if self.lag == 0.0:
             return self.deliver(action, *arguments)
         self._unread.append((action, arguments))
@@ -115,7 +115,7 @@ class OsProcess:
             self.deliver(action, *arguments)
 
     def later(self, delay: float, action: Callable[..., None], *arguments: Any) -> None:
-        """Let something happen here in `delay` seconds."""
+        """Run a callback in this process in `delay` seconds."""
         self.world.clock.after(delay, self.deliver, action, *arguments)
 
     # What befalls it.
@@ -154,7 +154,7 @@ class OsProcess:
             bounds.process_is_silent(self, lambda: self.is_stopped and self.stops[-1][0] == begun, "stopped")
 
     def resume(self) -> None:
-        """Let a stopped process go on, with all that has come meanwhile."""
+        """Continue a stopped process, with all that has arrived meanwhile."""
         if not self.is_stopped:
             return
         self.world.clock.note(self.name, "goes on")

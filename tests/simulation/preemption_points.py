@@ -35,7 +35,7 @@ class PreemptionPoints:
         return bool(self._held)
 
     def reach(self, step: int, then: Callable[[], None]) -> None:
-        """Let the program come to `step`, and call `then` with whether that is the preemption point."""
+        """Report that the program has reached `step`; calls `then` with whether that is the preemption point."""
         process, ticket = self._process, next(self._tickets)
         self._held[ticket] = (step, then)
         process.wait_begins()

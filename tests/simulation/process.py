@@ -255,14 +255,14 @@ class Process(OsProcess):
             self.catch_up()
 
     def abort(self, error: BaseException) -> None:
-        """Let the user give up."""
+        """Cancel the user's call."""
         if not self.is_over:
             bounds.process_gave_up(self)
             self.is_aborted = self.has_failed_itself = True
             self.tell_peer(ev.Abort(error))
 
     def sicken(self) -> None:
-        """Let its devices become unhealthy, which is heard of once they are watched: when it is up."""
+        """Make its devices unhealthy, which is noticed once they are watched: when it is up."""
         if self.up is None or self.is_over:
             return
         self.is_sick = True

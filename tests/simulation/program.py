@@ -48,7 +48,7 @@ class Program:
         self._early = early
 
     def prepare(self, process: Process) -> None:
-        """Let a process run this once it is up."""
+        """Run this program in a process once it is up."""
         process.on_up = self._begin
         process.on_barrier = lambda process, done: self._after(self._number_of(done.ticket, process), process)
 

@@ -53,7 +53,7 @@ class BackendTrouble:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What every client's program does once it is up: think for a while, then wait at a barrier.
+    """The program of every client once it is up: work for a while, then wait at a barrier.
 
     It is one of all clients, or of some.
     """
@@ -86,7 +86,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What programs that report their progress do before each step of theirs; the others wait for them meanwhile.
+    """The work of programs with progress reports before each of their steps; the others wait for them.
 
     Attributes:
         lap: seconds from one report to the next.

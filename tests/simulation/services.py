@@ -190,7 +190,7 @@ class SimulatedServices:
         return replies
 
     def go_on(self) -> None:
-        """Let what takes long go on, once whoever has come meanwhile was served."""
+        """Continue long requests, after those that have arrived meanwhile."""
         if not self._is_at_work and self._machine.has_work(self._has_room):
             self._is_at_work = True
             self._host.later(0.0, self._work)

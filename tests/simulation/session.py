@@ -42,7 +42,7 @@ class Numbered(NamedTuple):
 
 
 class Letter(NamedTuple):
-    """What arrives: the message as it was decoded, and how many bytes it had."""
+    """A received message: decoded, with its size in bytes."""
 
     number: int
     message: Any
@@ -74,7 +74,7 @@ class Connection:
         host.served[self] = None
 
     def begin(self, made: Callable[..., None], *arguments: object, is_swallowed: bool) -> None:
-        """Let the client know that it is made, and that be all, where the rest is swallowed."""
+        """Report the connection to the client as made; the rest of its traffic may be swallowed."""
         if is_swallowed:
             self.up.drop()
             self.down.end(made, *arguments)

@@ -42,7 +42,7 @@ def tell_all_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def block_the_loop(patch: pytest.MonkeyPatch) -> None:
-    """What belongs on another thread runs on the loop that answers heartbeats: the devices, when they come up."""
+    """The bring-up of devices runs on the loop that answers heartbeats, not on a thread of its own."""
     shipped = Process._backend_answers
 
     def answers(self: Process, tag: object) -> None:

@@ -98,7 +98,7 @@ def let_the_first_leave(patch: pytest.MonkeyPatch) -> None:
 
 
 def lose_what_was_on_its_way(patch: pytest.MonkeyPatch) -> None:
-    """What a broken connection swallowed is not sent again over the next."""
+    """Messages that a broken connection swallowed are not sent again over the next."""
     patch.setattr(ResendBuffer, "rewind", ResendBuffer.acknowledge)
 
 
@@ -158,7 +158,7 @@ def blame_whoever_is_missed_first_after_a_sleep(patch: pytest.MonkeyPatch) -> No
 
 
 def blame_the_host_where_all_others_die(patch: pytest.MonkeyPatch) -> None:
-    """That all others have died is not believed, though they were heard until then."""
+    """The death of all others is not believed, though they were heard until then."""
     patch.setattr(Detector, "may_have_given_up", lambda self, client_id, now: True)
 
 
@@ -278,7 +278,7 @@ def keep_unhealthy_devices_to_itself(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_a_late_registration_for_a_new_one(patch: pytest.MonkeyPatch) -> None:
-    """What a lost connection still held ends the session that was begun over the next."""
+    """A late message of a lost connection ends the session that was begun over the next."""
     shipped = CoordinatorMachine._register_again
 
     def register_again(self: Any, member: Any, session: int, attempt: int, now: float) -> Any:

@@ -129,7 +129,7 @@ def repeat_a_message_after_a_resume(patch: pytest.MonkeyPatch) -> None:
 
 
 def let_two_connections_take_over(patch: pytest.MonkeyPatch) -> None:
-    """What still comes over the connection before is taken in, too."""
+    """Messages over the previous connection are taken in, too."""
     shipped = SessionTable.open
 
     def open_session(self: Any, connection: int, key: Any, opening: OpenSession) -> Effects:

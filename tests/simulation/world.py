@@ -106,7 +106,7 @@ class World:
         return [self.start(client_id, at=now + self.rng.uniform(0, within), **settings) for client_id in present]
 
     def host_coordinator(self, process: Process) -> bool:
-        """Let a process host a coordinator; returns whether the port was free."""
+        """Host a coordinator in a process; returns whether the port was free."""
         if self.host is not None:
             return False
         config = self._coordinator_config(process.config)
@@ -125,17 +125,17 @@ class World:
     # Going on.
 
     def run(self, until: float) -> None:
-        """Let everything happen up to a time."""
+        """Run all events up to a time."""
         while self.clock.step(until):
             pass
 
     def run_until(self, is_done: Callable[[], bool], limit: float) -> None:
-        """Let things happen until `is_done`, which must be before the time `limit`."""
+        """Run events until `is_done`, which must be before the time `limit`."""
         while not is_done():
             assert self.clock.step(limit), f"it is not done at {limit} s"
 
     def settle(self, limit: float) -> None:
-        """Let things happen until every client has come up or ended, which must be before the time `limit`."""
+        """Run events until every client is up or has ended, which must be before the time `limit`."""
         self.run_until(lambda: not self.unsettled, limit)
 
     def bring_up(self, **settings: Any) -> list[Process]:
@@ -147,7 +147,7 @@ class World:
 
     @cached_property
     def core_ids(self) -> list[int]:
-        """Those of the whole job, in the order of its clients."""
+        """The devices of the whole job, in the order of its clients."""
         return [device.core_id or 0 for client_id in range(self.num_clients) for device in self.devices[client_id]]
 
     @property
@@ -158,7 +158,7 @@ class World:
     # What befalls it.
 
     def strike(self, fault: Fault) -> None:
-        """Let a fault strike, unless that is over."""
+        """Inject a fault, unless the run is over."""
         if not self.is_calm and fault.strike(self):
             self.struck[type(fault).__name__] += 1
             self.clock.note("fault", fault)
@@ -173,13 +173,13 @@ class World:
         return next(iter(self._processes_of[client_id]), None)
 
     def dispute_cores(self) -> None:
-        """Let one client claim a core of another."""
+        """Have one client claim a core of another."""
         one, other = self.rng.sample(range(self.num_clients), 2)
         self.devices[one] = (*self.devices[one][:-1], self.devices[other][0])
         self.__dict__.pop("core_ids", None)
 
     def settle_disputes(self) -> None:
-        """Let every client claim its own cores again."""
+        """Have every client claim its own cores again."""
         self.devices = dict(self._sound_devices)
         self.__dict__.pop("core_ids", None)
 

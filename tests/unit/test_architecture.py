@@ -30,7 +30,7 @@ LAYERS = {
     "sync": {"runtime"},
     "compat": {"errors", "runtime"},
 }
-"""What the modules of each part may import beside their own; `""` is the package's own face."""
+"""The parts that the modules of each part may import beside their own; `""` is the package's own face."""
 
 IMPURE = {"asyncio", "multiprocessing", "os", "random", "secrets", "select", "signal", "socket", "subprocess"} | {
     "threading",
@@ -48,10 +48,10 @@ READS_THE_ENVIRONMENT = {
     "processes.fork_main",  # takes that of its program
 }
 RUNS_PROGRAMS = {"processes.program"}
-"""What stands where the interpreter stands, and runs what this user's command says."""
+"""Modules in the place of the interpreter, which run a user's command."""
 
 CALLS_THE_FACE = {"testing.client"}
-"""What stands where a user's program stands, and imports bringup as one does."""
+"""Modules in the place of a user's program, which import bringup as one does."""
 
 LINES_MAX = 500
 MEDIAN_LINES_MAX = 200

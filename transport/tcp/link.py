@@ -158,7 +158,7 @@ class TcpLink(asyncio.BufferedProtocol):
             self._transport.close()
 
     def hand_over(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]:
-        """Let another protocol have the connection; returns it, and what has come that nobody asked for yet."""
+        """Hand the connection to another protocol; returns it, and the bytes received and not read yet."""
         transport = self._transport
         assert transport is not None
         assert self._target is None, "a task reads from this link"

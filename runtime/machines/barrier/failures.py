@@ -112,7 +112,7 @@ def departure(
 class _Kept:
     failure: Failure
     owed: dict[int, int]
-    """How many calls of each client it answers."""
+    """The number of calls that it answers, for each client."""
 
     def weight(self) -> int:
         fixed = _BYTES_EACH + len(self.failure.text) + _BYTES_PER_ID * len(self.failure.missing)

@@ -54,13 +54,13 @@ class Stretch:
 
     @property
     def key_bytes(self) -> int:
-        """What the keys have; of a stretch that nothing was taken from."""
+        """The size of the keys; only of a stretch of which nothing was taken."""
         outside = [key for keys in self._outside(lambda block: block.keys) for key in keys]
         return sum(block.key_bytes for block in self._blocks) - sum(map(bytes_of, outside))
 
     @property
     def value_bytes(self) -> int:
-        """What the values have; likewise."""
+        """The size of the values; likewise."""
         outside = [value for values in self._outside(lambda block: block.values) for value in values]
         return sum(block.value_bytes for block in self._blocks) - sum(map(len, outside))
 
@@ -103,7 +103,7 @@ class Table:
         self._count = 0
         self._epoch = 0
         self._last: tuple[str, list[_Block], int, int, int] | None = None
-        """What was taken last, while nothing has changed: many who ask for the same at once share it."""
+        """The entries taken last, while nothing has changed: shared by concurrent requests for the same."""
 
     def __len__(self) -> int:
         """Return the number of keys."""

@@ -266,7 +266,7 @@ class SessionTable(Generic[K, M]):
     # Transitions of the table.
 
     def close(self, ending: Ending, now: float) -> Effects:
-        """Let all clients hear what was said, then those that are away."""
+        """Flush the messages of all clients, then wait for clients that are away."""
         assert self._state is TableState.SERVING
         self._state, self._ending = TableState.FLUSHING, ending
         self._due = now + flush_timeout(ending, self._heartbeat_timeout)

@@ -125,7 +125,7 @@ def running() -> CoordinatorMachine:
 
 
 def listen(machine: CoordinatorMachine, until: int, *, silent: int) -> list[Any]:
-    """Let all but one client beat every second; returns what fell due."""
+    """Send a heartbeat of all but one client every second; returns the effects that fell due."""
     due: list[Any] = []
     for second in range(1, until + 1):
         due += machine.wake(float(second))

@@ -373,7 +373,7 @@ def test_a_coordinator_that_is_silent_again_is_dialled_again() -> None:
 
 
 def asked(script: Script, outcome: ProbeOutcome, until: float) -> list[Any]:
-    """Let time pass while each question whether the coordinator lives is answered at once."""
+    """Advance the time; every probe of the coordinator is answered at once."""
     effects: list[Any] = []
     while (due := script.machine.deadline()) is not None and due <= until:
         done = script.wake(due)
