@@ -159,7 +159,7 @@ class CallThread:
         self._leave(_Event.CLOSE, reason)
 
     async def close(self, timeout: float) -> bool:
-        """Let the running call finish, release, and wait for the end of the thread.
+        """End the thread after the running call and the release, and wait for that.
 
         Calls behind the running one fail. A thread that does not end in time is abandoned. Idempotent.
 

@@ -16,7 +16,7 @@ _log = logging.getLogger("bringup")
 
 
 class _Stage(enum.Enum):
-    """How far a backend has come. Only its thread changes it."""
+    """The stage of a backend's life. Only its thread changes it."""
 
     NEW = "nothing to release"
     OPENED = "its opening has begun: to be stopped"
@@ -112,7 +112,7 @@ class BackendThread:
         return await self._thread.call("check_health", self._check_health, timeout)
 
     async def close(self, timeout: float) -> bool:
-        """Let the running call finish, stop the backend where it was opened or started, and end the thread.
+        """Stop the backend after the running call, where it was opened or started, and end the thread.
 
         Calls behind the running one fail. A thread that does not end in time is abandoned, and named in the log.
         Idempotent.

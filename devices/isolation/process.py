@@ -134,7 +134,7 @@ class BackendProcess:
         return f"...{lines}" if self._output.size > _SHOWN_BYTES_MAX else lines
 
     def end(self) -> bool:
-        """Let it end by itself, and else kill it; returns whether it is gone."""
+        """Order the process to end, and kill it if it does not; returns whether it is gone."""
         with contextlib.suppress(OSError):  # it has ended, or reads no more
             self._requests.write(END)
         self._requests.close()

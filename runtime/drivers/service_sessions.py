@@ -128,8 +128,7 @@ class RemoteSessions:
         """Write what a session has for the link that carries it."""
         number = session.carrier
         if (link := self._links.get(number)) is not None:
-            while (message := session.next_to_send(number)) is not None:
-                link.send(message if type(message) is list else encode_parts(message))  # type: ignore[arg-type]
+            write_all(link, partial(session.next_to_send, number))
 
     def _reply(self, session: _Session, reply: ServiceReply) -> None:
         parts = encode_parts(reply)
@@ -152,8 +151,7 @@ class RemoteSessions:
 
     def _end_link(self, number: int) -> None:
         if (link := self._links.pop(number, None)) is not None:
-            while (message := self._table.next_to_send(number)) is not None:
-                link.send(message if type(message) is list else encode_parts(message))  # type: ignore[arg-type]
+            write_all(link, partial(self._table.next_to_send, number))
             link.close()
 
     def _wake(self) -> None:
@@ -205,6 +203,12 @@ class SessionReceiver:
             how(self._number, reason)
         except Exception as error:  # noqa: BLE001 - a network would only log it
             self._sessions.on_crash(error)
+
+
+def write_all(link: ServiceLink, next_to_send: Callable[[], list[bytes] | SessionMessage | None]) -> None:
+    """Write the messages that a session has for a link: encoded ones of the services, and its own."""
+    while (message := next_to_send()) is not None:
+        link.send(message if isinstance(message, list) else encode_parts(message))
 
 
 def log_breach(sender: LinkIdentity, reason: str) -> None:

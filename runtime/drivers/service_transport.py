@@ -7,6 +7,7 @@ import itertools
 import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Protocol, get_args
 
 from ...transport.attempts import Goal
@@ -22,6 +23,7 @@ from ..machines.session.machine import SessionMachine
 from .alarm import Alarm
 from .crash import OnCrash, let_crash
 from .service_server import ServiceServer
+from .service_sessions import write_all
 
 _REPLIES = frozenset(get_args(ServiceReply))
 
@@ -310,10 +312,8 @@ class RemoteRoute:
 
     def pump(self) -> None:
         """Write what the session has for its links."""
-        session = self.session
         for number, link in list(self._links.items()):
-            while (message := session.next_to_send(number)) is not None:
-                link.send(message if type(message) is list else encode_parts(message))  # type: ignore[arg-type]
+            write_all(link, partial(self.session.next_to_send, number))
 
     def _wake(self) -> None:
         self._perform(self.session.wake(self._loop.time()))

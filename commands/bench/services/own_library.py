@@ -26,7 +26,7 @@ _JOB_ID = "b" * 32
 
 
 class _Services:
-    """Those of a system."""
+    """The services of a system."""
 
     def __init__(self, system: System) -> None:
         self._system = system

@@ -19,19 +19,24 @@ from bringup.runtime.client.output import Output, open_output, own_output
 LOG = logging.getLogger("bringup")
 
 
-def on_a_thread_of_the_runtime(call: Callable[[Output], Any]) -> None:
-    """Run `call` on a thread that has an output, and close that; fails where it does not return."""
+def on_a_thread_of_the_runtime(call: Callable[[Output], Any], close_timeout: float = 30) -> None:
+    """Run `call` on a thread that has an output, and close that; fails where it does not return.
+
+    Args:
+        call: with the output.
+        close_timeout: of the output, in seconds; short only where nobody takes the records.
+    """
 
     def run() -> None:
         output = open_output("test")
         try:
             call(output)
         finally:
-            output.close(0.2)
+            output.close(close_timeout)
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    thread.join(30)
+    thread.join(close_timeout + 30)
     assert not thread.is_alive()
 
 
@@ -115,7 +120,7 @@ def test_other_threads_log_as_ever(collector: Collector) -> None:
 
 
 def test_a_handler_without_room_holds_up_nobody_and_is_not_called(pipe: FullPipe, handler: logging.Handler) -> None:
-    on_a_thread_of_the_runtime(lambda _: LOG.warning("lost"))
+    on_a_thread_of_the_runtime(lambda _: LOG.warning("lost"), close_timeout=0.2)
     LOG.warning("lost, too, after a second")
     assert handler.lock is not None
     assert handler.lock.acquire(timeout=10)
@@ -142,7 +147,7 @@ def test_a_handler_that_blocks_all_the_same_is_left_behind(collector: Collector)
         return let_go.wait(30)
 
     collector.addFilter(block)
-    on_a_thread_of_the_runtime(lambda _: LOG.warning("held") or begun.wait(30))
+    on_a_thread_of_the_runtime(lambda _: LOG.warning("held") or begun.wait(30), close_timeout=0.2)
     assert collector.taken == []
     let_go.set()
 
@@ -214,7 +219,7 @@ def test_a_stopped_terminal_gets_the_last_line_only(monkeypatch: pytest.MonkeyPa
 
         on_a_thread_of_the_runtime(show)
         termios.tcflow(theirs, termios.TCOOFF)
-        on_a_thread_of_the_runtime(lambda output: output.show(b"never seen"))
+        on_a_thread_of_the_runtime(lambda output: output.show(b"never seen"), close_timeout=0.2)
         termios.tcflow(theirs, termios.TCOON)
     os.close(ours)
 

@@ -8,8 +8,9 @@ from typing import Any, cast
 
 from bringup.runtime.drivers.coordinator_link import CoordinatorLink
 from bringup.runtime.drivers.crash import let_crash
-from bringup.runtime.machines.peer.config import PeerConfig
 from bringup.transport.ports import Connection, Network
+
+from ....lib.peer_configs import peer_config
 
 
 class SilentNetwork:
@@ -26,22 +27,7 @@ class SilentNetwork:
 
 async def test_a_dial_that_was_given_up_leaves_nothing_behind() -> None:
     network = SilentNetwork()
-    config = PeerConfig(
-        client_id=1,
-        num_clients=2,
-        job_name="worker",
-        coordinator_address="host-0:1",
-        addresses=None,
-        device_type="SIM",
-        incarnation=1,
-        hostname="host-1",
-        pid=1,
-        package_version="0",
-        initialization_timeout=10.0,
-        heartbeat_interval=1.0,
-        heartbeat_timeout=10.0,
-        shutdown_timeout=10.0,
-    )
+    config = peer_config(2, coordinator_address="host-0:1")
     tasks: list[asyncio.Task[None]] = []
 
     def spawn(work: Any) -> asyncio.Task[None]:

@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-from bringup.runtime.machines.peer.config import PeerConfig
 from bringup.runtime.machines.peer.coordinator_watch import CoordinatorWatch
 
-CONFIG = PeerConfig(
-    client_id=1,
-    num_clients=2,
-    job_name="worker",
-    coordinator_address="h0:9000",
-    addresses=None,
-    device_type="SIM",
-    incarnation=1,
-    hostname="node-1",
-    pid=7,
-    package_version="0",
-    initialization_timeout=30.0,
-    heartbeat_interval=1.0,
-    heartbeat_timeout=10.0,
-    shutdown_timeout=5.0,
-)
+from .....lib.peer_configs import peer_config
+
+CONFIG = peer_config(2)
 
 
 def heard(at: float) -> CoordinatorWatch:

@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 from bringup.errors import PeerFailedError
-from bringup.runtime.machines.peer.config import PeerConfig
 from bringup.runtime.machines.peer.job_view import JobView
 from bringup.runtime.machines.phases import Phase
 from bringup.transport.wire.messages import Formed, HeartbeatAck, MemberInfo, MemberUpdate, Step, Verdict
 
+from .....lib.peer_configs import peer_config
+
 N = 4
-CONFIG = PeerConfig(
-    client_id=1,
-    num_clients=N,
-    job_name="worker",
-    coordinator_address="h0:9000",
-    addresses=None,
-    device_type="SIM",
-    incarnation=1001,
-    hostname="node-1",
-    pid=77,
-    package_version="0",
-    initialization_timeout=30.0,
-    heartbeat_interval=1.0,
-    heartbeat_timeout=10.0,
-    shutdown_timeout=5.0,
-)
+CONFIG = peer_config(N)
 FORMED = Formed(
     "ab" * 16, 1, tuple(MemberInfo(i, f"h{i}:9000", f"node-{i}", i, 1000 + i, f"h{i}:5000") for i in range(N))
 )

@@ -21,7 +21,6 @@ from bringup.errors import (
 )
 from bringup.runtime.machines.core_table import CoreTable
 from bringup.runtime.machines.peer import events as ev
-from bringup.runtime.machines.peer.config import PeerConfig
 from bringup.runtime.machines.peer.machine import PeerMachine
 from bringup.runtime.machines.phases import Phase
 from bringup.transport.ports import ProbeOutcome
@@ -49,23 +48,10 @@ from bringup.transport.wire.messages import (
     Verdict,
 )
 
+from .....lib.peer_configs import peer_config
+
 N = 4
-CONFIG = PeerConfig(
-    client_id=1,
-    num_clients=N,
-    job_name="worker",
-    coordinator_address="h0:9000",
-    addresses=tuple(f"h{client_id}:9000" for client_id in range(N)),
-    device_type="SIM",
-    incarnation=1001,
-    hostname="node-1",
-    pid=77,
-    package_version="0",
-    initialization_timeout=30.0,
-    heartbeat_interval=1.0,
-    heartbeat_timeout=10.0,
-    shutdown_timeout=5.0,
-)
+CONFIG = peer_config(N, addresses=tuple(f"h{client_id}:9000" for client_id in range(N)))
 MEMBERS = tuple(MemberInfo(i, f"h{i}:9000", f"node-{i}", i, 1000 + i, f"h{i}:5000") for i in range(N))
 FORMED = Formed("ab" * 16, 1, MEMBERS)
 DEVICES = (LocalDevice("SIM", 3), LocalDevice("SIM", 1), LocalDevice("odd", 2))
