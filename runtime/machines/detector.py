@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict
 
 _UNREAD_PAUSE = 0.05
@@ -74,14 +75,10 @@ class Detector:
         """Stop judging a client."""
         self._last_heard.pop(client_id, None)
 
-    def overdue(self, now: float, age: float) -> list[tuple[int, float]]:
-        """Return the clients not heard for more than `age` seconds, each with its seconds, the longest first."""
-        late: list[tuple[int, float]] = []
-        for client_id, last_heard in self._last_heard.items():
-            if now - last_heard <= age:
-                break
-            late.append((client_id, now - last_heard))
-        return late
+    def overdue(self, now: float, age: float, most: int) -> list[tuple[int, float]]:
+        """Return the clients not heard for more than `age` seconds, at `most` so many: their seconds, longest first."""
+        ages = ((client_id, now - last_heard) for client_id, last_heard in self._last_heard.items())
+        return list(itertools.islice(itertools.takewhile(lambda late: late[1] > age, ages), most))
 
     def silent(self, now: float) -> list[tuple[int, float]]:
         """Return the clients to be declared dead, each with the seconds since its heartbeat was due.
@@ -92,7 +89,8 @@ class Detector:
         now = now if self._caught_up_at is None else min(now, self._caught_up_at)
         if self._listening_since is None or now - self._listening_since < self.timeout:
             return []
-        late = [(client_id, age) for client_id, age in self.overdue(now, 0.0) if age >= self.timeout]
+        ages = ((client_id, now - last_heard) for client_id, last_heard in self._last_heard.items())
+        late = list(itertools.takewhile(lambda silent: silent[1] >= self.timeout, ages))
         if not late or late[0][1] < self.timeout + self._interval:
             return []
         return [(client_id, age - self._interval) for client_id, age in late]

@@ -21,6 +21,7 @@ Steps are counted by one, upwards: a program that skips the sync step is not tol
 
 from __future__ import annotations
 
+import heapq
 import math
 from dataclasses import dataclass
 
@@ -45,10 +46,10 @@ class PointAnswered:
     is_reached: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class _Notice:
-    client_id: int
     start: float
+    client_id: int
     due: float
     reason: str
 
@@ -57,7 +58,8 @@ class _Notice:
 class _Asking:
     notice: _Notice
     deadline: float
-    steps: dict[int, int]
+    untold: set[int]
+    step: int = NO_STEP  # the highest that was told
 
 
 ToAll = list[StepQuery | SyncPoint]
@@ -78,6 +80,7 @@ class PreemptionAgreement:
         self._window = window
         self._answer_timeout = answer_timeout
         self._notices: dict[int, _Notice] = {}
+        self._by_start: list[_Notice] = []  # a heap, which also holds notices that were overtaken
         self._asking: _Asking | None = None
         self._number = 0
         self._leavers: set[int] = set()
@@ -93,10 +96,11 @@ class PreemptionAgreement:
         if deadline_in == math.inf:
             return []
         due = now + max(0.0, deadline_in)
-        notice = _Notice(client_id, due - self._window, due, reason)
+        notice = _Notice(due - self._window, client_id, due, reason)
         known = self._notices.get(client_id)
         if known is None or notice.due < known.due:
             self._notices[client_id] = notice
+            heapq.heappush(self._by_start, notice)
         return self.wake(now)
 
     def replied(self, client_id: int, message: StepReply, now: float) -> ToAll:
@@ -104,13 +108,13 @@ class PreemptionAgreement:
         asking = self._asking
         if asking is None or message.number != self._number:
             return []
-        asking.steps[client_id] = message.step
-        return self._settle_when_all_have_replied(asking, now)
+        asking.step = max(asking.step, message.step)
+        return self._told(asking, client_id, now)
 
     def leaves(self, client_id: int, now: float) -> ToAll:
         """Note that a client leaves: nobody waits for its step."""
         self._leavers.add(client_id)
-        return self._settle_when_all_have_replied(self._asking, now) if self._asking is not None else []
+        return self._told(self._asking, client_id, now) if self._asking is not None else []
 
     def wake(self, now: float) -> ToAll:
         """Do what falls due."""
@@ -120,7 +124,7 @@ class PreemptionAgreement:
         if now < asking.deadline:
             return []
         why = (
-            f"{name_ids(self._untold(asking))} did not come to a preemption point within "
+            f"{name_ids(asking.untold)} did not come to a preemption point within "
             f"{self._answer_timeout:g} s after all were asked: {self._why(asking.notice, now)}"
         )
         return self._settle(NO_STEP, why, now)
@@ -129,30 +133,38 @@ class PreemptionAgreement:
         """Return when to wake this next."""
         if self._asking is not None:
             return self._asking.deadline
-        return min((notice.start for notice in self._notices.values()), default=None)
+        first = self._first()
+        return None if first is None else first.start
 
     # Steps.
 
     def _begin(self, now: float) -> ToAll:
         """Query all steps if a notice is due. The agreement covers all notices that become due until it ends."""
-        due_notices = [notice for notice in self._notices.values() if notice.start <= now]
-        if not due_notices:
+        first = self._first()
+        if first is None or first.start > now:
             return []
         self._number += 1
-        self._asking = _Asking(min(due_notices, key=lambda notice: notice.due), now + self._answer_timeout, {})
+        self._asking = _Asking(first, now + self._answer_timeout, set(range(self._num_clients)) - self._leavers)
         return [StepQuery(self._number)]
 
-    def _settle_when_all_have_replied(self, asking: _Asking, now: float) -> ToAll:
-        if self._untold(asking):
+    def _told(self, asking: _Asking, client_id: int, now: float) -> ToAll:
+        """Wait for a client no longer; settle when all have replied."""
+        asking.untold.discard(client_id)
+        if asking.untold:
             return []
-        step = max(asking.steps.values()) + 1 if asking.steps else NO_STEP
+        step = NO_STEP if asking.step == NO_STEP else asking.step + 1
         return self._settle(step, self._why(asking.notice, now), now)
 
-    def _untold(self, asking: _Asking) -> list[int]:
-        return [c for c in range(self._num_clients) if c not in asking.steps and c not in self._leavers]
+    def _first(self) -> _Notice | None:
+        """Return the notice of the client that is taken first."""
+        heap = self._by_start
+        while heap and self._notices.get(heap[0].client_id) is not heap[0]:
+            heapq.heappop(heap)
+        return heap[0] if heap else None
 
     def _settle(self, step: int, reason: str, now: float) -> ToAll:
-        self._notices = {client_id: notice for client_id, notice in self._notices.items() if notice.start > now}
+        while (first := self._first()) is not None and first.start <= now:
+            del self._notices[first.client_id]
         self._asking = None
         return [SyncPoint(self._number, step, reason)]
 

@@ -60,8 +60,8 @@ def _conflict(register: Register, members: Members, is_forming: bool) -> Refused
         advice = "A client that restarts cannot rejoin a job: restart the job. Or two processes have one client_id."
         return Refused("incarnation", f"{register.incarnation:016x} ({own})", f"of {other}", advice)
     # One that has no type yet tells it in the merge.
-    first = next((member.register for member in members if member.register.device_type), register)
-    if register.device_type and first.device_type != register.device_type:
+    first = members.first_of_a_type
+    if first is not None and register.device_type and first.device_type != register.device_type:
         ours = f"{first.device_type} (client {first.client_id})"
         return Refused("device_type", register.device_type, ours, "All clients bring up one type of device.")
     return None

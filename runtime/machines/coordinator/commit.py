@@ -6,6 +6,9 @@ from ....transport.wire.messages import Commit, Ready
 from ..id_ranges import join_runs, name_ids
 from ..phases import slowest
 
+_CAMPS_MAX = 8
+"""Of those that a text lists, which goes to all clients: in the worst case each client holds a table of its own."""
+
 
 class CommitVote:
     """The reports of all clients of a job, one from each."""
@@ -30,7 +33,10 @@ class CommitVote:
             by_digest.setdefault(report.digest, []).append(client_id)
         if len(by_digest) == 1:
             return None
-        camps = "; ".join(f"{digest.hex()} by {name_ids(ids)}" for digest, ids in by_digest.items())
+        largest = sorted(by_digest.items(), key=lambda camp: -len(camp[1]))
+        camps = "; ".join(f"{digest.hex()} by {name_ids(ids)}" for digest, ids in largest[:_CAMPS_MAX])
+        if (hidden := len(largest) - _CAMPS_MAX) > 0:
+            camps += f"; and {hidden} more tables"
         cause = f"the clients hold different tables of devices after the merge: {camps}. Restart the job."
         return min(by_digest.values(), key=len)[0], cause
 

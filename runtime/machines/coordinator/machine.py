@@ -57,6 +57,9 @@ from .suspicion import Suspicions, culprit_of
 _OVERDUE_INTERVALS = 1.5
 """Heartbeat intervals after which a client is shown as late: one is due by then, and half of one for its way."""
 
+_OVERDUE_MAX = 64
+"""Of them in one answer: where a switch fails, half of the job is late, and half in each answer would be a square."""
+
 _EPOCH = 1
 """Of every message and link of the job. Another one would tell apart the links of a job that has formed again."""
 
@@ -277,12 +280,11 @@ class CoordinatorMachine:
 
     def _on_leave(self, member: MemberState, leave: Leave, now: float) -> Effects:
         client_id = member.client_id
-        member.is_leaving = True
+        self._members.leave(member)
         self._suspicions.forget(client_id)
         self._stragglers.leaves(client_id)
-        self._members.note(member, Phase.LEAVING, member.healthy, member.health)
         self._departures.add(client_id, leave, now)
-        if all(other.is_leaving for other in self._members):
+        if self._members.all_leave:
             return self._dismiss()
         messages = [*self._preemption.leaves(client_id, now), *self._departures.announce(now)]
         return [ev.Departed(client_id), *self._say_all(messages)]
@@ -373,6 +375,7 @@ class CoordinatorMachine:
     def _ack(self, member: MemberState, sequence: int, now: float) -> HeartbeatAck:
         missing = self._members.missing() if self._state is _State.FORMING else ()
         patience = _OVERDUE_INTERVALS * self.config.heartbeat_interval
-        overdue = tuple(Overdue(client_id, age) for client_id, age in self._detector.overdue(now, patience))
+        late = self._detector.overdue(now, patience, _OVERDUE_MAX)
+        overdue = tuple(Overdue(client_id, age) for client_id, age in late)
         updates = self._members.changes_for(member.client_id)
         return HeartbeatAck(sequence, missing, overdue, updates, self._stragglers.furthest_behind(now))

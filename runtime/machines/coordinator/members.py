@@ -68,10 +68,15 @@ class Members:
 
     Args:
         num_clients: the number of clients in the job.
+
+    Attributes:
+        first_of_a_type: the first registration that tells its type of devices.
     """
 
     def __init__(self, num_clients: int) -> None:
+        self.first_of_a_type: Register | None = None
         self._num_clients = num_clients
+        self._num_leaving = 0
         self._by_id: dict[int, MemberState] = {}
         self._by_session: dict[int, MemberState] = {}
         self._changes = _ChangeLog()
@@ -100,6 +105,11 @@ class Members:
         return len(self._by_id) == self._num_clients
 
     @property
+    def all_leave(self) -> bool:
+        """Whether all members are leaving."""
+        return self._num_leaving == len(self._by_id)
+
+    @property
     def sessions(self) -> tuple[int, ...]:
         """The sessions of all members."""
         return tuple(self._by_session)
@@ -111,6 +121,8 @@ class Members:
         member = MemberState(register, session, attempt=register.attempt)
         self._by_id[register.client_id] = self._by_session[session] = member
         self._absentees = None
+        if self.first_of_a_type is None and register.device_type:
+            self.first_of_a_type = register
 
     def move(self, member: MemberState, session: int) -> None:
         """Note that a member is reached by another session from now on."""
@@ -122,6 +134,12 @@ class Members:
         """Take in a member's phase and health; the others are told where they are new."""
         if member.note(phase, healthy, health):
             self._changes.add(member.client_id)
+
+    def leave(self, member: MemberState) -> None:
+        """Note that a member leaves."""
+        member.is_leaving = True
+        self._num_leaving += 1
+        self.note(member, Phase.LEAVING, member.healthy, member.health)
 
     def reconnect(self, member: MemberState) -> None:
         """Count a resumption of a member's session."""

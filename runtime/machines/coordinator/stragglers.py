@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass, replace
 
 from ....transport.wire.messages import Heartbeat, Step
@@ -51,8 +52,8 @@ class Stragglers:
             return ()
         if self._sorted_at is None or now - self._sorted_at > _SORT_INTERVAL:
             self._sorted_at = now
-            ordered = sorted(self._marks.items(), key=lambda item: (item[1].step, item[1].since))
-            self._behind = tuple(Step(c, mark.step, now - mark.since) for c, mark in ordered[:_SHOWN_MAX])
+            last = heapq.nsmallest(_SHOWN_MAX, self._marks.items(), key=lambda item: (item[1].step, item[1].since))
+            self._behind = tuple(Step(c, mark.step, now - mark.since) for c, mark in last)
         return self._behind
 
     def stalled(self, client_id: int) -> tuple[int, str] | None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import enum
 import itertools
+from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
@@ -145,11 +146,11 @@ class SessionTable(Generic[K, M]):
         self._sessions: dict[int, AcceptedSession[K, M]] = {}
         self._of_key: dict[K, AcceptedSession[K, M]] = {}
         self._carried: dict[int, AcceptedSession[K, M]] = {}
-        self._ended: dict[K, str] = {}  # why they have ended; the oldest first
+        self._ended: OrderedDict[K, str] = OrderedDict()  # why they have ended; the oldest first
         self._last_words: dict[int, SessionMessage] = {}
-        # Both in the order in which they fall due.
-        self._strangers: dict[int, float] = {}
-        self._finishing: dict[int, float] = {}
+        # Both in the order in which they fall due. The first of a plain dict is found behind all that were deleted.
+        self._strangers: OrderedDict[int, float] = OrderedDict()
+        self._finishing: OrderedDict[int, float] = OrderedDict()
         self._ending = Ending.IN_ORDER
         self._due: float | None = None
 
@@ -352,7 +353,7 @@ class SessionTable(Generic[K, M]):
             del self._of_key[session.key]
             self._ended[session.key] = reason
             if len(self._ended) > ENDED_KEPT_MAX:
-                del self._ended[next(iter(self._ended))]
+                self._ended.popitem(last=False)
 
     def _flushed(self) -> Effects:
         if self._state is not TableState.FLUSHING or self._carried:

@@ -37,7 +37,9 @@ def test_who_may_have_fallen_silent_with_the_first_goes_with_it() -> None:
 def test_the_most_overdue_comes_first() -> None:
     detector = listened(20.0, (1, 2.0), (2, 1.0), (3, 18.0), (1, 3.0))
     assert detector.silent(20.0) == [(2, 18.0), (1, 16.0)]
-    assert detector.overdue(20.0, 1.5) == [(2, 19.0), (1, 17.0), (3, 2.0)]
+    assert detector.overdue(20.0, 1.5, 64) == [(2, 19.0), (1, 17.0), (3, 2.0)]
+    assert detector.overdue(20.0, 1.5, 2) == [(2, 19.0), (1, 17.0)]
+    assert detector.overdue(20.0, 18.0, 64) == [(2, 19.0)]
 
 
 def test_who_is_forgotten_is_not_judged() -> None:

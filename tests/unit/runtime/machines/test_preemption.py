@@ -392,3 +392,17 @@ def test_a_call_that_is_held_waits_for_the_others_until_it_is_answered_or_given_
     assert waits == 1
     assert held.cancel()
     assert waits == 0
+
+
+def test_the_first_of_many_notices_counts_and_an_overtaken_one_does_not() -> None:
+    agreement = PreemptionAgreement(3, window=10.0)
+    for client_id, seconds in ((0, 40.0), (1, 30.0), (0, 20.0), (2, 50.0)):
+        assert agreement.announce(client_id, seconds, "maintenance", 0.0) == []
+    assert agreement.deadline() == 10.0
+    assert agreement.wake(10.0) == [StepQuery(1)]
+    for client_id in (0, 1):
+        assert agreement.replied(client_id, StepReply(1, client_id), 11.0) == []
+    (point,) = agreement.replied(2, StepReply(1, 0), 11.0)
+    assert isinstance(point, SyncPoint)
+    assert (point.step, "client 0 is to be preempted in 9.0 s" in point.reason) == (2, True)
+    assert agreement.deadline() == 20.0

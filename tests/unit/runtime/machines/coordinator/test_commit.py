@@ -35,3 +35,10 @@ def test_the_commit_joins_the_kinds_in_the_order_of_clients_and_keeps_the_slowes
     commit = vote(b"a", b"a", b"a", b"a").commit()
     assert commit.kinds == (KindRun("SIM", 4), KindRun("odd", 2), KindRun("SIM", 2))
     assert [span.client_id for span in commit.spans] == [3]
+
+
+def test_of_many_tables_a_text_shows_a_few() -> None:
+    found = vote(*(b"%d" % (client_id // 2) for client_id in range(40))).disagreement()
+    assert found is not None
+    assert found[1].count(" by clients ") == 8
+    assert "; and 12 more tables. Restart" in found[1]
