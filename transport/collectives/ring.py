@@ -10,25 +10,30 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import CollectiveMismatchError
+from ...errors import CollectiveMismatchError, ConfigurationError
 from ..ports import ConnectionClosedError, Link
 from ..texts import printable
 from .frames import HEADER_BYTES, Agreement, FrameHeader, MalformedFrameError, decode_header
 from .packing import Packing, reduce_into
 from .schedule import chunk_bounds, steps
-from .turns import Contribution, Turn, Turns, Withdrawn
+from .turns import Broadcast, Contribution, Part, Turn, Turns, Withdrawn
 
 Array = npt.NDArray[Any]
 
 _SMALL_BYTES_MAX = 64 * 1024
 """Up to this size an array goes once around the ring to be reduced and once to be handed out, whole.
 
-That is 2 (n - 1) messages in all, as many hops one after the other as the chunked all-reduce has, which takes n times
-as many messages: where many clients share a machine, messages are what it costs.
+That is 2 n - 1 messages in all, about as many hops one after the other as the chunked all-reduce has, which takes n
+times as many messages: where many clients share a machine, messages are what it costs.
 """
 
 _SEGMENT_BYTES = 256 * 1024
-"""Of a chunk, reduced at a time, while the kernel takes in the next."""
+"""Of a chunk, reduced at a time, while the kernel takes in the next; or of what is broadcast, passed on at a time."""
+
+BROADCAST_BYTES_MAX = 64 * 1024 * 1024
+"""Of one broadcast: some hundred bytes for each of half a million clients."""
+
+_BROADCAST = "broadcast()"
 
 
 class RingBrokenError(Exception):
@@ -42,6 +47,14 @@ class RingBrokenError(Exception):
 
 def _bytes_of(array: Array) -> memoryview:
     return memoryview(array.view(np.uint8).data)
+
+
+def _joined(buffers: tuple[Array, ...]) -> bytearray:
+    return bytearray().join(map(_bytes_of, buffers))
+
+
+def _agreement(header: FrameHeader, text: bytearray) -> Agreement:
+    return Agreement(header.agreed, printable(text.decode(errors="replace")))
 
 
 def _first(group: BaseExceptionGroup[RingBrokenError]) -> RingBrokenError:
@@ -123,7 +136,7 @@ class Ring:
             if self._is_broken:
                 await asyncio.get_running_loop().create_future()  # who was told ends this
             try:
-                self._turns.finish(await self._reduce(part))
+                self._turns.finish(await self._carry_out(part))
             except CollectiveMismatchError as error:  # found out at a frame's end: the streams are in step
                 self._turns.finish(error)
 
@@ -147,54 +160,104 @@ class Ring:
             totals: tuple[Array, ...] = await asyncio.wrap_future(turn.result)
             return packing.unpack(totals)[0]
 
+    async def broadcast(self, data: bytes | None) -> bytes:
+        """Hand bytes of client 0 to all clients, from the loop that `run` runs on; every link carries them once.
+
+        Args:
+            data: up to `BROADCAST_BYTES_MAX` bytes on client 0, `None` on all others.
+
+        Returns:
+            Client 0's bytes.
+
+        Raises:
+            ConfigurationError: they are too many.
+            CollectiveMismatchError: another client called something else; nobody gets a result.
+        """
+        assert (data is None) == (self._rank != 0), "the bytes are client 0's to give"
+        with self.enter() as turn:
+            if data is not None and len(data) > BROADCAST_BYTES_MAX:
+                raise ConfigurationError(f"broadcast takes up to {BROADCAST_BYTES_MAX} bytes, got {len(data)}")
+            turn.give(Broadcast(_BROADCAST, data or b""))
+            (received,) = await asyncio.wrap_future(turn.result)
+            return received.tobytes()
+
     def _break_off(self, error: BaseException) -> None:
         if self._size > 1:  # alone, nobody gets what another does not
             self._is_broken = True
             self._on_half_way(error)
 
-    async def _reduce(self, part: Contribution | Withdrawn) -> tuple[Array, ...]:
+    async def _carry_out(self, part: Part) -> tuple[Array, ...]:
+        if isinstance(part, Contribution):
+            return await self._reduce(part)
+        agreement, _ = await self._gather(part, ())
+        data = memoryview(part.data) if isinstance(part, Broadcast) else memoryview(b"")
+        received = await self._spread(agreement, data, BROADCAST_BYTES_MAX)
+        return (np.frombuffer(received, np.uint8, len(received)),)
+
+    async def _reduce(self, part: Contribution) -> tuple[Array, ...]:
         """Reduce the small buffers with the frames of the agreement, and then each of the others in chunks."""
-        buffers = part.buffers if isinstance(part, Contribution) else ()
+        buffers = part.buffers
         small_bytes_max = _SMALL_BYTES_MAX // max(len(buffers), 1)
         small = tuple(buffer for buffer in buffers if buffer.nbytes <= small_bytes_max)
-        totals = dict(zip(map(id, small), await self._reduce_whole(part, small), strict=True))
+        agreement, reduced = await self._gather(part, small)
+        payload = await self._spread(agreement, memoryview(_joined(reduced)), _SMALL_BYTES_MAX)
+        totals = dict(zip(map(id, small), self._split(payload, small), strict=True))
         for buffer in buffers:
             if id(buffer) not in totals:
-                assert isinstance(part, Contribution)
                 totals[id(buffer)] = await self._reduce_chunks(buffer, part.reduction)
         return tuple(totals[id(buffer)] for buffer in buffers)
 
-    async def _reduce_whole(self, part: Contribution | Withdrawn, own: tuple[Array, ...]) -> tuple[Array, ...]:
-        """Reduce along the ring from client 0 on, then hand the totals on from the last client.
+    async def _gather(self, part: Part, own: tuple[Array, ...]) -> tuple[Agreement, tuple[Array, ...]]:
+        """Bring calls and buffers once around, from client 0 on, which gets the agreement of all and the totals."""
+        takes_part = not isinstance(part, Withdrawn)
+        agreement, totals = Agreement.of(part.call, takes_part=takes_part), own
+        if self._size == 1:
+            return agreement, totals
+        if self._rank > 0:
+            so_far, payload = await self._receive_frame()
+            agreement = so_far.join(self._rank, part.call)
+            if agreement.agreed and isinstance(part, Contribution):
+                for sum_so_far, buffer in zip(self._split(payload, own), own, strict=True):
+                    reduce_into(part.reduction, sum_so_far, buffer, buffer)
+        await self._send_frame(agreement, _joined(totals))
+        if self._rank == 0:
+            agreement, payload = await self._receive_frame()
+            totals = self._split(payload, own) if agreement.agreed else own
+        return agreement, totals
+
+    async def _spread(self, agreement: Agreement, data: memoryview, bytes_max: int) -> bytes | bytearray | memoryview:
+        """Hand client 0's bytes on, with the agreement of all; returns them.
 
         Raises:
             CollectiveMismatchError: the clients called different things.
         """
-        takes_part = isinstance(part, Contribution)
-        agreement, totals = Agreement.of(part.call, takes_part=takes_part), own
-        last = self._size - 1
+        received: bytearray | memoryview = data
         if self._rank > 0:
-            so_far, payload = await self._receive_frame()
-            agreement = so_far.join(self._rank, part.call)
-            if agreement.agreed:
-                assert isinstance(part, Contribution)
-                for sum_so_far, buffer in zip(self._split(payload, own), own, strict=True):
-                    reduce_into(part.reduction, sum_so_far, buffer, buffer)
-        if self._rank < last:
-            await self._send_frame(agreement, totals)
-            agreement, payload = await self._receive_frame()
-            totals = self._split(payload, own) if agreement.agreed else totals
-        if last > 0 and (self._rank + 1) % self._size != last:
-            await self._send_frame(agreement, totals)
+            header, text = await self._receive_head(bytes_max)
+            agreement = _agreement(header, text)
+            received = bytearray(header.payload_bytes)
+            await self._relay(header, text, memoryview(received))
+        elif self._size > 1:
+            await self._send_frame(agreement, data)
         if not agreement.agreed:
             number = self._number - self._of_bring_up
             raise CollectiveMismatchError(
                 f"clients called different collectives (collective {number} of this job): {agreement.text}. "
                 "All clients must call the same collectives in the same order."
             )
-        return totals
+        return received
 
-    def _split(self, payload: bytearray, own: tuple[Array, ...]) -> tuple[Array, ...]:
+    async def _relay(self, header: FrameHeader, text: bytearray, payload: memoryview) -> None:
+        """Receive the payload, and hand it on segment by segment; the head goes with the first."""
+        is_last = self._rank == self._size - 1
+        head = header.encode() + text
+        for start in range(0, max(len(payload), 1), _SEGMENT_BYTES):
+            segment = payload[start : start + _SEGMENT_BYTES]
+            await self._receive(segment)
+            if not is_last:
+                await self._send(head + segment if start == 0 else segment)
+
+    def _split(self, payload: bytes | bytearray | memoryview, own: tuple[Array, ...]) -> tuple[Array, ...]:
         """Return the buffers in a frame, which are like this client's own.
 
         Raises:
@@ -237,23 +300,30 @@ class Ring:
             reduce_into(reduction, arrived, part, part)
         return None
 
-    async def _send_frame(self, agreement: Agreement, payload: tuple[Array, ...]) -> None:
+    async def _send_frame(self, agreement: Agreement, payload: bytearray | memoryview) -> None:
         text = agreement.text.encode(errors="replace")
-        body = b"".join(map(_bytes_of, payload)) if agreement.agreed else b""
+        body = memoryview(payload if agreement.agreed else b"")
         header = FrameHeader(agreement.agreed, len(text), self._number, len(body))
-        await self._send(header.encode() + text + body)
+        await self._send(header.encode() + text + body[:_SEGMENT_BYTES])
+        if len(body) > _SEGMENT_BYTES:
+            await self._send(body[_SEGMENT_BYTES:])
 
     async def _receive_frame(self) -> tuple[Agreement, bytearray]:
+        header, text = await self._receive_head(_SMALL_BYTES_MAX)
+        payload = bytearray(header.payload_bytes)
+        await self._receive(memoryview(payload))
+        return _agreement(header, text), payload
+
+    async def _receive_head(self, payload_bytes_max: int) -> tuple[FrameHeader, bytearray]:
         head = bytearray(HEADER_BYTES)
         await self._receive(memoryview(head))
         try:
-            header = decode_header(head, self._number, _SMALL_BYTES_MAX)
+            header = decode_header(head, self._number, payload_bytes_max)
         except MalformedFrameError as error:
             raise RingBrokenError((self._rank - 1) % self._size, str(error)) from None
-        text, payload = bytearray(header.text_bytes), bytearray(header.payload_bytes)
+        text = bytearray(header.text_bytes)
         await self._receive(memoryview(text))
-        await self._receive(memoryview(payload))
-        return Agreement(header.agreed, printable(text.decode(errors="replace"))), payload
+        return header, text
 
     async def _send(self, data: bytes | memoryview) -> None:
         assert self._outgoing is not None

@@ -37,6 +37,19 @@ class Contribution:
 
 
 @dataclass(frozen=True, slots=True)
+class Broadcast:
+    """One client's part in the broadcast of client 0's bytes.
+
+    Attributes:
+        call: as that of a `Contribution`.
+        data: the bytes; empty on all clients but 0.
+    """
+
+    call: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Withdrawn:
     """The place of a call that ended before its turn, so that nobody gets a result.
 
@@ -50,6 +63,10 @@ class Withdrawn:
     def because(cls, error: BaseException) -> Withdrawn:
         """Return the place of a call that ended with `error`."""
         return cls(f"nothing: its call ended before its turn ({_one_line(error)})")
+
+
+Given = Contribution | Broadcast
+Part = Given | Withdrawn
 
 
 def _one_line(error: BaseException) -> str:
@@ -85,13 +102,13 @@ class Turn:
         self.result.set_running_or_notify_cancel()
         self._turns = turns
         self._state = _State.EXPECTED
-        self._part: Contribution | Withdrawn | None = None
+        self._part: Part | None = None
 
-    def give(self, contribution: Contribution) -> None:
+    def give(self, given: Given) -> None:
         """Give what this client contributes, once."""
         with self._turns.lock:
             if self._state is _State.EXPECTED:
-                self._state, self._part = _State.READY, contribution
+                self._state, self._part = _State.READY, given
         self._turns.wake()
 
     def withdraw(self, error: BaseException) -> None:
@@ -117,7 +134,7 @@ class Turn:
         """Whether neither a contribution nor a withdrawal has come yet. Hold the lock."""
         return self._state is _State.EXPECTED
 
-    def begin(self) -> Contribution | Withdrawn:
+    def begin(self) -> Part:
         """Return the part for the ring, now that it is this call's turn. Hold the lock."""
         assert self._part is not None
         if self._state is _State.READY:
@@ -186,7 +203,7 @@ class Turns:
             turn.withdraw(error)
             raise
 
-    async def next(self) -> tuple[int, Contribution | Withdrawn]:
+    async def next(self) -> tuple[int, Part]:
         """Wait for the next call to give its part or to withdraw; returns its number, and that."""
         while True:
             self._arrived.clear()

@@ -1,0 +1,183 @@
+"""Broadcasts over the ring, over every kind of link."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from bringup.errors import CollectiveMismatchError, ConfigurationError
+from bringup.transport.collectives import ring as ring_module
+from bringup.transport.collectives.frames import HEADER_BYTES, Agreement, FrameHeader
+from bringup.transport.collectives.ring import BROADCAST_BYTES_MAX, Ring, RingBrokenError
+
+from .places import MemoryPlace, Place, ring_of_links
+from .rings import rings, served_ring
+
+SEGMENT = ring_module._SEGMENT_BYTES
+LENGTHS = [0, 1, 1000, SEGMENT - 1, SEGMENT, SEGMENT + 1, 3 * SEGMENT + 17]
+
+
+def drawn(length: int) -> bytes:
+    return np.random.default_rng(length).integers(0, 256, length, "uint8").tobytes()
+
+
+def tasks_of(group: list[Ring], data: bytes) -> list[asyncio.Task[bytes]]:
+    return [asyncio.create_task(ring.broadcast(None if rank else data)) for rank, ring in enumerate(group)]
+
+
+async def assert_broadcasts(group: list[Ring], data: bytes) -> None:
+    assert all(received == data for received in await asyncio.gather(*tasks_of(group, data)))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 8])
+async def test_every_client_gets_the_bytes_of_client_0(place: Place, size: int) -> None:
+    async with rings(place, size) as group:
+        for length in LENGTHS:
+            await assert_broadcasts(group, drawn(length))
+
+
+@pytest.mark.parametrize("length", [10, 3 * SEGMENT])
+async def test_broadcasts_and_reductions_keep_their_order(place: Place, length: int) -> None:
+    data = drawn(length)
+    async with rings(place, 3) as group:
+        sums = [ring.all_reduce(np.ones(5)) for ring in group]
+        first = [asyncio.create_task(one) for one in sums]
+        await assert_broadcasts(group, data)
+        assert all((one == 3).all() for one in await asyncio.gather(*first))
+        await asyncio.gather(assert_broadcasts(group, data), assert_broadcasts(group, data[::-1]))
+        assert [ring.called for ring in group] == [4, 4, 4]
+
+
+@pytest.mark.places("memory")
+async def test_every_link_carries_the_bytes_once(place: Place) -> None:
+    class Counting:
+        """A link that counts what is sent."""
+
+        def __init__(self, link: object) -> None:
+            self._link = link
+            self.sent = 0
+
+        async def send(self, *parts: bytes) -> None:
+            self.sent += sum(map(len, parts))
+            await self._link.send(*parts)  # type: ignore[attr-defined]
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._link, name)
+
+    data = drawn(5 * SEGMENT)
+    async with rings(place, 4) as group:
+        for ring in group:
+            ring._outgoing = Counting(ring._outgoing)  # type: ignore[assignment]
+        await assert_broadcasts(group, data)
+        sent = [ring._outgoing.sent for ring in group]  # type: ignore[union-attr]
+        assert all(len(data) < of_one < len(data) + 200 for of_one in sent[:-1])
+        assert sent[-1] < 200
+
+
+@pytest.mark.parametrize("odd", [0, 1, 3])
+async def test_who_called_something_else_is_told_to_all(place: Place, odd: int) -> None:
+    async with rings(place, 4) as group:
+        for _ in range(2):
+            calls = [
+                asyncio.create_task(ring.all_reduce(np.ones(3)))
+                if rank == odd
+                else asyncio.create_task(ring.broadcast(None if rank else drawn(2 * SEGMENT)))  # type: ignore[arg-type]
+                for rank, ring in enumerate(group)
+            ]
+            for error in await asyncio.gather(*calls, return_exceptions=True):
+                assert isinstance(error, CollectiveMismatchError)
+                assert f"client {odd} called all_reduce(sum, float64[3])" in str(error)
+                assert f"client {0 if odd else 1} called broadcast()" in str(error)
+            await assert_broadcasts(group, drawn(100))
+
+
+async def test_too_many_bytes_are_refused_and_the_others_are_told(place: Place) -> None:
+    async with rings(place, 3) as group:
+        others = [asyncio.create_task(ring.broadcast(None)) for ring in group[1:]]
+        with pytest.raises(
+            ConfigurationError, match=f"up to {BROADCAST_BYTES_MAX} bytes, got {BROADCAST_BYTES_MAX + 1}"
+        ):
+            await group[0].broadcast(bytes(BROADCAST_BYTES_MAX + 1))
+        for error in await asyncio.gather(*others, return_exceptions=True):
+            assert isinstance(error, CollectiveMismatchError)
+            assert "client 0 called nothing: its call ended before its turn (ConfigurationError" in str(error)
+        await assert_broadcasts(group, drawn(100))
+
+
+async def test_a_size_beyond_the_bound_breaks_the_ring_before_memory_is_taken(place: Place) -> None:
+    call = Agreement.of("broadcast()").text.encode()
+    async with ring_of_links(place, 2) as links, served_ring(1, 2, *links[1]) as ring:
+        waiting = asyncio.create_task(ring.broadcast(None))
+        await links[0][1].send(FrameHeader(True, len(call), 1, 0).encode() + call)
+        await links[0][0].receive_into(memoryview(bytearray(HEADER_BYTES + len(call))))
+        await links[0][1].send(FrameHeader(True, len(call), 1, BROADCAST_BYTES_MAX + 1).encode())
+        with pytest.raises(RingBrokenError, match=f"at most .* {BROADCAST_BYTES_MAX} are allowed"):
+            await waiting
+
+
+@pytest.mark.parametrize("culprit", [0, 1, 2])
+async def test_a_call_that_is_cancelled_while_it_waits_for_its_turn_keeps_its_place(culprit: int) -> None:
+    async with rings(MemoryPlace(), 3) as group:
+        reduced = asyncio.create_task(group[culprit].all_reduce(np.ones(3)))
+        cancelled = asyncio.create_task(group[culprit].broadcast(None if culprit else b"lost"))
+        await asyncio.wait([cancelled], timeout=0.01)
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
+        others = [ring for ring in group if ring is not group[culprit]]
+        await asyncio.gather(reduced, *(ring.all_reduce(np.ones(3)) for ring in others))
+        calls = [ring.broadcast(None if ring is not group[0] else b"lost") for ring in others]
+        for error in await asyncio.gather(*calls, return_exceptions=True):
+            assert isinstance(error, CollectiveMismatchError)
+            assert f"client {culprit} called nothing: its call ended before its turn (CancelledError" in str(error)
+        await assert_broadcasts(group, b"found")
+
+
+@pytest.mark.parametrize("culprit", [0, 1, 2])
+@pytest.mark.parametrize("length", [10, 3 * SEGMENT])
+async def test_a_call_that_is_cancelled_at_any_turn_of_the_loop(culprit: int, length: int) -> None:
+    """Nobody ever gets other bytes; half-way, the ring breaks."""
+    data = drawn(length)
+
+    async def is_over(after: int) -> bool:
+        async with rings(MemoryPlace(), 3) as group:
+            calls = tasks_of(group, data)
+            for _ in range(after + 1):
+                await asyncio.sleep(0)
+            was_done = calls[culprit].done()
+            calls[culprit].cancel()
+            await asyncio.wait([calls[culprit]])
+            if group[culprit].has_ended:
+                for ring in group:
+                    ring.end(lambda: RingBrokenError(culprit, "a client failed"))
+            for outcome in await asyncio.gather(*calls, return_exceptions=True):
+                ends = CollectiveMismatchError | RingBrokenError | asyncio.CancelledError
+                assert outcome == data or isinstance(outcome, ends), repr(outcome)[:200]
+            return was_done
+
+    after = 0
+    while not await is_over(after):
+        after += 1
+        assert after < 2000, "it never ends"
+    assert after > 2
+
+
+@pytest.mark.parametrize("gone", [0, 1, 2])
+async def test_a_neighbour_that_closes_is_named(place: Place, gone: int) -> None:
+    async with rings(place, 3) as group:
+        await assert_broadcasts(group, b"data")
+        others = {
+            rank: asyncio.create_task(group[rank].broadcast(None if rank else drawn(2 * SEGMENT)))
+            for rank in range(3)
+            if rank != gone
+        }
+        group[gone].close()
+        right = (gone + 1) % 3
+        with pytest.raises(RingBrokenError) as broken:
+            await others.pop(right)
+        assert broken.value.client_id == gone
+        for ring in group:
+            ring.close()
+        await asyncio.wait(others.values())
+        assert all(task.exception() for task in others.values())
