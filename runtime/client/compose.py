@@ -29,6 +29,7 @@ from ..drivers.peer import CoordinationPeer
 from ..drivers.service_server import ServiceServer
 from ..machines.coordinator.config import CoordinatorConfig
 from ..machines.coordinator.machine import CoordinatorMachine
+from ..machines.groups import group_size_of
 from ..machines.peer.config import PeerConfig
 from ..machines.peer.events import Up
 from ..machines.peer.machine import PeerMachine
@@ -159,6 +160,7 @@ def coordinator_config(plan: Plan) -> CoordinatorConfig:
         heartbeat_interval=options.heartbeat_interval,
         heartbeat_timeout=options.heartbeat_timeout,
         stall_timeout=options.stall_timeout,
+        group_size=group_size_of(job.num_clients) if options.group_size is None else options.group_size,
         has_services=plan.enable_coordination_service,
     )
 

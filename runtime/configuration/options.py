@@ -9,6 +9,7 @@ from typing import Any, Literal, TypedDict, get_args
 
 from ...errors import ConfigurationError
 from ...transport.addresses import Address
+from ..machines.groups import GROUP_SIZE_MIN
 from .settings import Origin, Setting, as_address, as_choice, as_duration, as_flag, as_host, as_integer, as_text
 
 UnhealthyAction = Literal["report", "fail"]
@@ -31,6 +32,7 @@ class OptionOverrides(TypedDict, total=False):
     allow_empty: bool
     share_devices: bool
     stall_timeout: float | None
+    group_size: int | None
     kv_max_bytes: int
     bind_address: str | None
     advertise_address: str | None
@@ -74,6 +76,9 @@ class Options:
         stall_timeout: the time that a client may stay at one step (`System.report_progress`) without waiting for others
             before it counts as failed. `None`, for ever: only the program knows how long a step takes. Client 0's
             counts.
+        group_size: the clients of a group, about, in which a large job merges and watches; 0 for no groups. `None`: in
+            a job of at least 256 the square root of its clients, as rounds through all of them take long. Client 0's
+            counts.
         kv_max_bytes: the bound on keys and values of the key-value store, in bytes. 1 GiB, of the memory of client 0,
             whose option counts.
         bind_address: the host name or IP address to listen on; `None` for all interfaces of the address's family, or
@@ -102,6 +107,7 @@ class Options:
     allow_empty: bool = False
     share_devices: bool = False
     stall_timeout: float | None = None
+    group_size: int | None = None
     kv_max_bytes: int = 1024**3
     bind_address: str | None = None
     advertise_address: str | None = None
@@ -182,6 +188,13 @@ def _ring_port(setting: Setting) -> int:
     return as_integer(setting, "a port in 0..65535", least=0, most=65535)
 
 
+def _group_size(setting: Setting) -> int:
+    size = as_integer(setting, f"0, or a number of clients from {GROUP_SIZE_MIN}", least=0, most=2**31)
+    if 0 < size < GROUP_SIZE_MIN:
+        raise setting.error(f"must be 0, for no groups, or at least {GROUP_SIZE_MIN}")
+    return size
+
+
 def _kv_max_bytes(setting: Setting) -> int:
     return as_integer(setting, "a number of bytes, 0 or more", least=0, most=2**62)
 
@@ -198,6 +211,7 @@ _READERS: Mapping[str, Callable[[Setting], object]] = {
     "allow_empty": as_flag,
     "share_devices": as_flag,
     "stall_timeout": as_duration,
+    "group_size": _group_size,
     "kv_max_bytes": _kv_max_bytes,
     "bind_address": as_host,
     "advertise_address": _advertised,

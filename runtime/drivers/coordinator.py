@@ -13,7 +13,6 @@ from ...transport.addresses import Address
 from ...transport.ports import Connection, ConnectionClosedError, Network, ProbeOutcome, ProbeResult
 from ...transport.wire.messages import (
     ClientMessage,
-    Formed,
     Message,
     Refused,
     Register,
@@ -43,12 +42,6 @@ _TAKE_IN_TIMEOUT = 1.0
 
 _CLOSE_GRACE = 3.0
 """Seconds beyond the time-outs of its machines that the end may take, where one of them has failed."""
-
-TOLD_AT_ONCE = 32
-"""Clients that are told at once what is large."""
-
-_TELL_TIMEOUT = 1.0
-"""Seconds that some clients may take to accept what is large before others are told."""
 
 
 class CoordinatorDriver:
@@ -235,8 +228,6 @@ class CoordinatorDriver:
 
     def _perform(self, effect: ev.CoordinatorEffect) -> None:
         match effect:
-            case ev.SendTo(sessions, Formed() as formed):
-                self._begin(self._tell_in_turn(sessions, formed))
             case ev.SendTo(sessions, message):
                 if isinstance(message, Refused):
                     self._log_refusal(sessions, message)
@@ -275,25 +266,6 @@ class CoordinatorDriver:
             await work
         except Exception as error:  # noqa: BLE001 - nobody awaits it
             self.on_crash(error)
-
-    async def _tell_in_turn(self, sessions: tuple[int, ...], formed: Formed) -> None:
-        """Tell a few clients at a time what grows with their number; heartbeats are answered in between.
-
-        All at once it would take the loop for seconds, and memory for the square of the number of clients. Whoever is
-        not told yet still hears all else: no client depends on which comes first.
-        """
-        for first in range(0, len(sessions), TOLD_AT_ONCE):
-            told = sessions[first : first + TOLD_AT_ONCE]
-            for session in told:
-                self._put(session, formed)
-            try:
-                async with asyncio.timeout(_TELL_TIMEOUT):
-                    for session in told:
-                        if (pump := self._pump_of(session)) is not None:
-                            await pump.idle()
-            except TimeoutError:
-                pass  # somebody is stopped, or cut off: the others need not wait for that
-            await asyncio.sleep(0)
 
     async def _probe(self, probe: ev.Probe) -> None:
         if self._network is None:

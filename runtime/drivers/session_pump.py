@@ -31,7 +31,6 @@ class SessionPump:
         self._next_to_send = next_to_send
         self._deliver = deliver
         self._more = asyncio.Event()
-        self._idle = asyncio.Event()
         self._is_finishing = False
         self._is_dropped = False
         self._parts: list[asyncio.Task[str]] = []
@@ -50,7 +49,6 @@ class SessionPump:
                 # way either way: the other side ends it first, where it lives.
                 await asyncio.wait([reader], timeout=END_TIMEOUT)
         finally:
-            self._idle.set()
             for part in self._parts:
                 part.cancel()
             await asyncio.wait(self._parts)
@@ -60,7 +58,6 @@ class SessionPump:
 
     def go_on(self) -> None:
         """Take note that the session may have something for this connection."""
-        self._idle.clear()
         self._more.set()
 
     def finish(self) -> None:
@@ -74,10 +71,6 @@ class SessionPump:
         for part in self._parts:
             part.cancel()
 
-    async def idle(self) -> None:
-        """Wait until everything that the session had for it is on its way, or it has ended."""
-        await self._idle.wait()
-
     async def _write(self) -> str:
         try:
             while True:
@@ -87,7 +80,6 @@ class SessionPump:
                 elif self._is_finishing:
                     return ENDED_HERE
                 else:
-                    self._idle.set()
                     self._more.clear()
                     await self._more.wait()
         except ConnectionClosedError as error:

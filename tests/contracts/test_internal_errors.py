@@ -60,10 +60,9 @@ COORDINATOR_STEPS = [
     "_put",
     "_go_on",
     "_pump_of",
-    "_tell_in_turn",
 ]
 LINK_STEPS = ["send", "connect", "finish", "_perform", "_tell", "_drop", "_carry", "_forget", "_dial", "_take"]
-PUMP_STEPS = ["run", "go_on", "finish", "drop", "idle", "_write", "_read"]
+PUMP_STEPS = ["run", "go_on", "finish", "drop", "_write", "_read"]
 SERVICES_STEPS = ["welcome", "close", "open", "pump", "_reply", "_carry_out"]
 SERVER_STEPS = ["welcome", "open_session", "handle", "go_on", "leave", "close", "_tell", "_wake"]
 ROUTE_STEPS = ["send", "drained", "_perform", "pump", "drop", "lost"]

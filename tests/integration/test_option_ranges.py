@@ -48,6 +48,7 @@ REFUSED = {
     "device_timeout": [0, -1, math.inf, math.nan, 2 * LONGEST],
     "health_interval": [0, -1, 0.0009, TINY, math.inf, math.nan, 2 * LONGEST],
     "stall_timeout": [0, -1, math.inf, math.nan, 2 * LONGEST],
+    "group_size": [-1, 1, 2**32],
     "kv_max_bytes": [-1, 2**62 + 1, 2**80],
     "ring_port": [-1, 65536],
 }

@@ -20,6 +20,7 @@ from bringup.transport.wire.control import decode, encode
 from bringup.transport.wire.messages import (
     PROTOCOL_VERSION,
     Formed,
+    GroupPlace,
     Heartbeat,
     HeartbeatAck,
     MemberInfo,
@@ -54,7 +55,7 @@ def _formed(num_clients: int) -> Formed:
         MemberInfo(n, f"host-{n}:10000", f"host-{n}", 1000 + n, 2**63 + n, f"host-{n}:20000")
         for n in range(num_clients)
     )
-    return Formed("0" * 32, 1, tuple(members))
+    return Formed("0" * 32, 1, GroupPlace(0, 1, 0, num_clients - 1), (), tuple(members))
 
 
 def _micros(action: Callable[[], Any], times: int) -> float:

@@ -20,7 +20,6 @@ from bringup.transport.wire import control
 from bringup.transport.wire.services import Items, ListKeys, ServiceReply
 
 from . import costs
-from . import world as worlds
 from .costs import Meter
 from .faults import BreakConnection
 from .network import Latency
@@ -36,7 +35,6 @@ Planting = Callable[[pytest.MonkeyPatch], None]
 
 def tell_all_at_once(patch: pytest.MonkeyPatch) -> None:
     """Formed is encoded anew for every client, by an encoder in Python, and all of them are told in one go."""
-    patch.setattr(worlds, "TOLD_AT_ONCE", 1_000_000)
     patch.setattr(costs, "ENCODED_BYTE", 0.3e-6)
     patch.setattr(control, "_encoded_once", control._encoded)
 

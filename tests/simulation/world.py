@@ -11,13 +11,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from bringup.devices.base import CoreLocation, LocalDevice
-from bringup.runtime.drivers.coordinator import TOLD_AT_ONCE
 from bringup.runtime.machines.coordinator import events as ev
 from bringup.runtime.machines.coordinator.config import CoordinatorConfig
 from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
 from bringup.runtime.machines.coordinator.members import welcome
 from bringup.runtime.machines.peer.config import PeerConfig
-from bringup.transport.wire.messages import CoordinatorMessage, Formed
+from bringup.transport.wire.messages import CoordinatorMessage
 
 from . import costs, invariants
 from .clock import Clock
@@ -216,8 +215,6 @@ class World:
 
     def _perform(self, host: Process, effect: ev.CoordinatorEffect) -> None:
         match effect:
-            case ev.SendTo(sessions, Formed() as formed):
-                self._tell_in_turn(host, sessions, formed)
             case ev.SendTo(sessions, message):
                 self._answer(host, sessions, message)
             case ev.Departed(client_id):
@@ -230,12 +227,6 @@ class World:
     def _answer(self, host: Process, sessions: tuple[int, ...], message: CoordinatorMessage) -> None:
         for number in sessions:
             host.sessions.send(number, message)
-
-    def _tell_in_turn(self, host: Process, sessions: tuple[int, ...], formed: Formed) -> None:
-        """Tell a few clients; the others once the host has served whoever came meanwhile."""
-        self._answer(host, sessions[:TOLD_AT_ONCE], formed)
-        if sessions[TOLD_AT_ONCE:]:
-            host.later(0.0, self._tell_in_turn, host, sessions[TOLD_AT_ONCE:], formed)
 
     # Failing.
 

@@ -12,7 +12,7 @@ from msgspec import Meta
 from .form import Body, Part, Signed, Unsigned
 from .session_messages import SessionMessage
 
-PROTOCOL_VERSION = 5
+PROTOCOL_VERSION = 6
 """Raised whenever an older peer could misunderstand a newer one; the coordinator refuses any other."""
 
 
@@ -85,6 +85,43 @@ class Step(Part, frozen=True):
     age: float
 
 
+class StepMark(Part, frozen=True):
+    """A client's place in its program, as in its `Heartbeat`: step, seconds since it got there, seconds at work."""
+
+    client_id: Signed
+    step: Signed
+    age: float
+    busy: float
+
+
+class Behind(Part, frozen=True):
+    """The clients in the earliest phase: `num_clients` in all, the first of them as pairs of first and last id."""
+
+    phase: str
+    ids: _Ints
+    num_clients: Signed
+
+
+class GroupPlace(Part, frozen=True):
+    """A group of clients with consecutive ids, `first` to `last`, of `count` groups; its first client leads it."""
+
+    index: Signed
+    count: Signed
+    first: Signed
+    last: Signed
+
+
+class GroupReport(Part, frozen=True):
+    """The wave that has come around a group: each of its clients was alive at most `age` seconds ago.
+
+    `steps` holds the clients furthest behind, the last first, `front` the one furthest ahead, if any has a step.
+    """
+
+    age: float
+    steps: Annotated[tuple[StepMark, ...], _MANY] = ()
+    front: Annotated[tuple[StepMark, ...], _MANY] = ()
+
+
 class Leaver(Part, frozen=True):
     """Clients `first` to `last` are leaving; each has called `collectives` collectives, and comes to no other."""
 
@@ -124,7 +161,8 @@ class Heartbeat(Body, frozen=True, tag=34):
 
     `step` is where the program says that it is, `step_age` the seconds since it got there; both -1 where it says
     nothing. `busy` is for how many seconds it has been at work since then without waiting for other clients, as it does
-    in a collective or a barrier; 0 while it waits.
+    in a collective or a barrier; 0 while it waits. `seen` is the number of the last change that it has been told. The
+    leader of a group may report on that in `group`.
     """
 
     sequence: Signed
@@ -134,14 +172,17 @@ class Heartbeat(Body, frozen=True, tag=34):
     step: Signed = -1
     step_age: float = -1.0
     busy: float = 0.0
+    seen: Unsigned = 0
+    group: Annotated[tuple[GroupReport, ...], _MANY] = ()
 
 
 class Ready(Body, frozen=True, tag=35):
-    """This client has merged and verified its table of devices."""
+    """This client has merged and verified its table of devices; `roster_digest` is that of its list of members."""
 
     digest: bytes
     kinds: Annotated[tuple[KindRun, ...], _MANY]
     spans: Annotated[tuple[Span, ...], _MANY]
+    roster_digest: bytes = b""
 
 
 class Suspect(Body, frozen=True, tag=36):
@@ -207,8 +248,10 @@ class Refused(First, frozen=True, tag=42):
 class HeartbeatAck(Body, frozen=True, tag=43):
     """The coordinator's sign of life.
 
-    `missing` lists the clients that have not registered as pairs of first and last id, `steps` those furthest behind.
-    `host` is client 0, in the first: a client that waits for the others asks it whether it lives.
+    `missing` lists the first of the `num_missing` clients that have not registered, as pairs of first and last id;
+    `behind` the clients in the earliest phase while the job comes up; `steps` those furthest behind in the program.
+    `host` is client 0, in the first: a client that waits for the others asks it whether it lives. `updates` holds the
+    changes up to the one of number `news`.
     """
 
     sequence: Signed
@@ -217,13 +260,22 @@ class HeartbeatAck(Body, frozen=True, tag=43):
     updates: Annotated[tuple[MemberUpdate, ...], _MANY]
     steps: Annotated[tuple[Step, ...], _MANY] = ()
     host: Annotated[tuple[MemberInfo, ...], _MANY] = ()
+    num_missing: Unsigned = 0
+    behind: Annotated[tuple[Behind, ...], _MANY] = ()
+    news: Unsigned = 0
 
 
-class Formed(Shared, frozen=True, tag=44):
-    """All clients have registered. `has_services` tells whether client 0 serves the coordination services."""
+class Formed(Body, frozen=True, tag=44):
+    """All clients have registered. `has_services` tells whether client 0 serves the coordination services.
+
+    `place` is the group of the receiver. `neighbours` are its left and its right neighbour in that group's ring, and,
+    for the leader of one of several groups, its left and its right neighbour among the leaders.
+    """
 
     job_id: str
     epoch: Signed
+    place: GroupPlace
+    neighbours: Annotated[tuple[MemberInfo, ...], _MANY]
     members: Annotated[tuple[MemberInfo, ...], _MANY]
     has_services: bool = True
 
@@ -278,6 +330,35 @@ class Leaving(Shared, frozen=True, tag=50):
     leavers: Annotated[tuple[Leaver, ...], _MANY]
 
 
+# From a client to its right neighbour in its group; those of the coordinator that it passes on go the same way.
+
+
+class Beat(Body, frozen=True, tag=56):
+    """A wave on its way around a group, begun by its leader once an interval.
+
+    Attributes:
+        number: of the wave; counts up.
+        coordinator_age: seconds since the leader's last sign of life of the coordinator.
+        complete_age: seconds since the begin of the last wave that came around; negative where none has.
+        steps: of the clients passed so far, those furthest behind in the program, the last first.
+        front: of these, the one furthest ahead, if any has a step.
+        news: the number up to which `updates` tells the changes.
+        overdue: as in `HeartbeatAck`, like the next two.
+        updates: see above.
+        slowest: `HeartbeatAck.steps`, of the whole job.
+    """
+
+    number: Unsigned
+    coordinator_age: float
+    complete_age: float
+    steps: Annotated[tuple[StepMark, ...], _MANY] = ()
+    front: Annotated[tuple[StepMark, ...], _MANY] = ()
+    news: Unsigned = 0
+    overdue: Annotated[tuple[Overdue, ...], _MANY] = ()
+    updates: Annotated[tuple[MemberUpdate, ...], _MANY] = ()
+    slowest: Annotated[tuple[Step, ...], _MANY] = ()
+
+
 # Queries of processes that are no clients, and their replies.
 
 
@@ -308,4 +389,5 @@ class TopologyReply(Body, frozen=True, tag=55):
 ClientMessage = Register | Heartbeat | Ready | Suspect | LinkDelayed | Leave | Goodbye | PreemptionNotice | StepReply
 CoordinatorMessage = Refused | HeartbeatAck | Formed | Commit | Verdict | Dismissed | StepQuery | SyncPoint | Leaving
 QueryMessage = TopologyQuery | TopologyReply
-Message = ClientMessage | CoordinatorMessage | SessionMessage | QueryMessage
+WatchMessage = Beat | Verdict | Leaving
+Message = ClientMessage | CoordinatorMessage | SessionMessage | QueryMessage | WatchMessage

@@ -29,6 +29,7 @@ from ....transport.wire.messages import (
     Leave,
     Leaving,
     LinkDelayed,
+    MemberInfo,
     Overdue,
     PreemptionNotice,
     Ready,
@@ -41,6 +42,7 @@ from ....transport.wire.messages import (
 )
 from ..detector import Detector, Lag
 from ..failure_errors import RENDEZVOUS_TIMEOUT, TOLD_AS_THEY_ARE
+from ..groups import Groups
 from ..id_ranges import name_ids, pack_ids
 from ..phases import Phase
 from ..preemption import PreemptionAgreement
@@ -81,7 +83,8 @@ class CoordinatorMachine:
         self._state = _State.FORMING
         self._members = Members(config.num_clients)
         self._vote = CommitVote(config.num_clients)
-        self._formed: Formed | None = None
+        self._groups = Groups(config.num_clients)
+        self._roster: tuple[MemberInfo, ...] = ()
         self._detector = Detector(config.heartbeat_timeout, config.heartbeat_interval)
         self._lag = Lag()
         self._suspicions = Suspicions()
@@ -220,7 +223,7 @@ class CoordinatorMachine:
         effects: Effects = [ev.SendTo((session,), self.welcome)]
         if self._members.are_complete:
             self._state = _State.BRINGING_UP
-            effects.append(self._to_all(self._announcement()))
+            effects += self._announce()
         return effects
 
     def _register_again(self, member: MemberState, session: int, attempt: int, now: float) -> Effects:
@@ -234,7 +237,7 @@ class CoordinatorMachine:
         self._detector.heard(client_id, now)
         effects: Effects = [ev.CloseSession(old), ev.SendTo((session,), self.welcome)]
         if self._state is _State.BRINGING_UP:
-            effects.append(ev.SendTo((session,), self._announcement()))
+            effects.append(ev.SendTo((session,), self._formed_for(member)))
         return effects
 
     def _on_session_ended(self, member: MemberState, ended: ev.SessionEnded, now: float) -> Effects:
@@ -362,15 +365,21 @@ class CoordinatorMachine:
     def _say_all(self, messages: Iterable[StepQuery | SyncPoint | Leaving]) -> Effects:
         return [self._to_all(message) for message in messages]
 
-    def _to_all(self, message: Formed | Commit | Verdict | StepQuery | SyncPoint | Leaving) -> ev.SendTo:
+    def _to_all(self, message: Commit | Verdict | StepQuery | SyncPoint | Leaving) -> ev.SendTo:
         return ev.SendTo(self._members.sessions, message)
 
-    def _announcement(self) -> Formed:
-        """Return the roster: one object for all, as it is large."""
-        if self._formed is None:
-            roster, has_services = self._members.roster(), self.config.has_services
-            self._formed = Formed(self.config.job_id, _EPOCH, roster, has_services)
-        return self._formed
+    def _announce(self) -> Effects:
+        """Tell all that the job has formed, each its place in it."""
+        self._roster = self._members.roster()
+        hostnames = [member.hostname for member in self._roster]
+        self._groups = Groups(self.config.num_clients, self.config.group_size, hostnames)
+        return [ev.SendTo((member.session,), self._formed_for(member)) for member in self._members]
+
+    def _formed_for(self, member: MemberState) -> Formed:
+        config, client_id, roster = self.config, member.client_id, self._roster
+        neighbours = tuple(roster[neighbour] for neighbour in self._groups.neighbours_of(client_id))
+        place = self._groups.place_of(client_id)
+        return Formed(config.job_id, _EPOCH, place, neighbours, roster, config.has_services)
 
     def _ack(self, member: MemberState, sequence: int, now: float) -> HeartbeatAck:
         missing = self._members.missing() if self._state is _State.FORMING else ()

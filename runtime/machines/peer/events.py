@@ -9,6 +9,7 @@ from ....errors import BringupError
 from ....transport.wire.messages import (
     ClientMessage,
     CoordinatorMessage,
+    GroupPlace,
     KindRun,
     Leaver,
     MemberInfo,
@@ -205,13 +206,28 @@ class Send(Struct, frozen=True):
 
 
 class ConnectRing(Struct, frozen=True):
-    """Link with both neighbours: answered by `RingConnected`; `LinkBroken` may come then and later."""
+    """Link with the neighbours: answered by `RingConnected`; `LinkBroken` may come then and later.
+
+    Attributes:
+        place: see `Formed`, like the next.
+        neighbours: see above.
+    """
 
     tag: Tag
     job_id: str
     epoch: int
-    left: MemberInfo
-    right: MemberInfo
+    place: GroupPlace
+    neighbours: tuple[MemberInfo, ...]
+
+    @property
+    def left(self) -> MemberInfo:
+        """The left neighbour in the ring of the group."""
+        return self.neighbours[0]
+
+    @property
+    def right(self) -> MemberInfo:
+        """The right neighbour in the ring of the group."""
+        return self.neighbours[1]
 
 
 class Merge(Struct, frozen=True):

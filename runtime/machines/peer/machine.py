@@ -320,9 +320,8 @@ class PeerMachine:
         self.view.form(formed)
         self.timeline.leave(Phase.RENDEZVOUS, now)
         self.timeline.enter(Phase.RING, now)
-        own, size = self.config.client_id, self.config.num_clients
-        left, right = formed.members[(own - 1) % size], formed.members[(own + 1) % size]
-        return [ev.ConnectRing(self._tag(ev.ConnectRing), formed.job_id, formed.epoch, left, right)]
+        tag = self._tag(ev.ConnectRing)
+        return [ev.ConnectRing(tag, formed.job_id, formed.epoch, formed.place, formed.neighbours)]
 
     def _merge_when_possible(self, now: float) -> Effects:
         if self._state is not PeerState.BRINGING_UP or self._devices is None or not self._is_linked:

@@ -26,6 +26,7 @@ DEFAULTS = {
     "allow_empty": False,
     "share_devices": False,
     "stall_timeout": None,
+    "group_size": None,
     "kv_max_bytes": 2**30,
     "bind_address": None,
     "advertise_address": None,

@@ -21,6 +21,7 @@ from bringup.transport.wire.messages import (
     Dismissed,
     Formed,
     Goodbye,
+    GroupPlace,
     Heartbeat,
     HeartbeatAck,
     KindRun,
@@ -157,12 +158,15 @@ def test_each_client_is_told_at_first_where_client_0_is() -> None:
 def test_the_last_registration_forms_the_job_for_all() -> None:
     machine = machine_with(2, 0)
     effects = say(machine, 1, register(1))
-    (formed,) = answers(effects, Formed)
-    assert (formed.job_id, formed.epoch) == ("ab" * 16, 1)
-    assert [(m.client_id, m.incarnation, m.link_address) for m in formed.members] == [
-        (i, 1000 + i, f"h{i}:5000") for i in range(N)
-    ]
-    assert sorted(effects[-1].sessions) == list(ALL)
+    formed = {effect.sessions: effect.message for effect in effects if isinstance(effect.message, Formed)}
+    assert sorted(formed) == [(session,) for session in ALL]
+    for client_id, session in enumerate(ALL):
+        message = formed[session,]
+        assert (message.job_id, message.epoch, message.place) == ("ab" * 16, 1, GroupPlace(0, 1, 0, N - 1))
+        assert [m.client_id for m in message.neighbours] == [(client_id - 1) % N, (client_id + 1) % N]
+        assert [(m.client_id, m.incarnation, m.link_address) for m in message.members] == [
+            (i, 1000 + i, f"h{i}:5000") for i in range(N)
+        ]
 
 
 @pytest.mark.parametrize(

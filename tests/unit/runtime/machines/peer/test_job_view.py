@@ -5,14 +5,18 @@ from __future__ import annotations
 from bringup.errors import PeerFailedError
 from bringup.runtime.machines.peer.job_view import JobView
 from bringup.runtime.machines.phases import Phase
-from bringup.transport.wire.messages import Formed, HeartbeatAck, MemberInfo, MemberUpdate, Step, Verdict
+from bringup.transport.wire.messages import Formed, GroupPlace, HeartbeatAck, MemberInfo, MemberUpdate, Step, Verdict
 
 from .....lib.peer_configs import peer_config
 
 N = 4
 CONFIG = peer_config(N)
 FORMED = Formed(
-    "ab" * 16, 1, tuple(MemberInfo(i, f"h{i}:9000", f"node-{i}", i, 1000 + i, f"h{i}:5000") for i in range(N))
+    "ab" * 16,
+    1,
+    GroupPlace(0, 1, 0, N - 1),
+    (),
+    tuple(MemberInfo(i, f"h{i}:9000", f"node-{i}", i, 1000 + i, f"h{i}:5000") for i in range(N)),
 )
 
 

@@ -31,6 +31,7 @@ from bringup.transport.wire.messages import (
     Dismissed,
     Formed,
     Goodbye,
+    GroupPlace,
     Heartbeat,
     HeartbeatAck,
     KindRun,
@@ -53,7 +54,7 @@ from .....lib.peer_configs import peer_config
 N = 4
 CONFIG = peer_config(N, addresses=tuple(f"h{client_id}:9000" for client_id in range(N)))
 MEMBERS = tuple(MemberInfo(i, f"h{i}:9000", f"node-{i}", i, 1000 + i, f"h{i}:5000") for i in range(N))
-FORMED = Formed("ab" * 16, 1, MEMBERS)
+FORMED = Formed("ab" * 16, 1, GroupPlace(0, 1, 0, N - 1), (MEMBERS[0], MEMBERS[2]), MEMBERS)
 DEVICES = (LocalDevice("SIM", 3), LocalDevice("SIM", 1), LocalDevice("odd", 2))
 TABLE = CoreTable(np.ones(N, np.int32), np.arange(N, dtype=np.int32), None, b"digest")
 VERDICT = Verdict("PeerFailedError", 2, "h2:9000", "node-2", "merge", "process died", (), ())
