@@ -132,6 +132,7 @@ class PeerMachine:
         self._backend_error: tuple[float, BringupError] | None = None
         self._leave_deadline: float | None = None
         self._program: ev.ProgressReported | None = None
+        self._held: Effects = []
 
     # Transitions.
 
@@ -144,7 +145,7 @@ class PeerMachine:
         effects = self._handle(event, now)
         if self.phase is not phase:
             self._heartbeats.phase_changed(now)
-        return effects
+        return self._hold(effects) if self._lag.is_reading(now) else self._release(effects)
 
     def _handle(self, event: ev.PeerEvent, now: float) -> Effects:
         match event:
@@ -244,7 +245,12 @@ class PeerMachine:
             return []
         self._lag.woken(self.deadline(), now)
         self._watch.awake(now)
-        if not self._lag.is_reading(now) and (end := self._judge(now)):
+        if self._lag.is_reading(now):
+            return []
+        return self._release(self._fall_due(now))
+
+    def _fall_due(self, now: float) -> Effects:
+        if end := self._judge(now):
             return end
         if (due := self._redial_due()) is not None and now >= due:
             return self._redial()
@@ -282,6 +288,8 @@ class PeerMachine:
         candidates.append(self._leave_deadline)
         if self._state in _BEFORE_UP:
             candidates.append(self._initialization_deadline)
+        if self._held:
+            candidates.append(self._began)
         candidates += [waiting[0] for waiting in (self._suspected, self._backend_error) if waiting is not None]
         dues = [due for due in candidates if due is not None]
         return self._lag.after(min(dues)) if dues else None
@@ -449,6 +457,21 @@ class PeerMachine:
     def _heartbeat_due(self) -> float | None:
         patience_ends = self._initialization_deadline if self._state in _BEFORE_UP else None
         return self._heartbeats.due(self.phase, self.view.updated_at, patience_ends)
+
+    def _hold(self, effects: Effects) -> Effects:
+        """Keep the messages of a client that has yet to read what came while it did not run.
+
+        A coordinator that has gone meanwhile has left its last words there: to write would break the connection, and
+        lose them.
+        """
+        if self._state not in _REGISTERED:
+            return effects
+        self._held += [effect for effect in effects if isinstance(effect, ev.Send)]
+        return [effect for effect in effects if not isinstance(effect, ev.Send)]
+
+    def _release(self, effects: Effects) -> Effects:
+        held, self._held = self._held, []
+        return [*held, *effects] if held else effects
 
     def _redial(self) -> Effects:
         if self._state is PeerState.REGISTERING:

@@ -622,6 +622,26 @@ def test_a_client_that_slept_over_its_deadline_gives_up_soon_where_nothing_came(
     assert isinstance(failure(script.pass_time(34.0)), RendezvousTimeoutError)
 
 
+def test_a_client_that_slept_writes_only_once_it_has_read() -> None:
+    script = formed()
+    effects = script.wake(9.0)
+    effects += script.take(ev.LinkDelayed(2, "refused", True), 9.01)
+    effects += script.take(ev.LinkBroken(0, "reset"), 9.02)
+    assert effects == []
+    verdict = Verdict("PeerFailedError", 2, "h2:9000", "node-2", "ring", "killed", (), ())
+    assert [type(effect) for effect in script.hear(verdict, 9.03)] == [ev.Failed]
+
+
+def test_a_client_that_slept_reports_what_it_saw_where_nothing_explains_it() -> None:
+    script = formed()
+    script.wake(9.0)
+    script.take(ev.LinkDelayed(2, "refused", True), 9.01)
+    script.take(ev.LinkBroken(0, "reset"), 9.02)
+    reports = sent(script.pass_time(10.5))
+    assert reports[:2] == [LinkDelayed(2, "refused", True), Suspect(0, "reset")]
+    assert any(isinstance(message, Heartbeat) for message in reports)
+
+
 def test_fresh_news_are_asked_for_just_before_the_deadline() -> None:
     script = waiting(2, 3)
     for second in range(30):
