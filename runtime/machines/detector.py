@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections import OrderedDict
+from collections.abc import Iterable
 
 _UNREAD_PAUSE = 0.05
 """Seconds after which a judge that has unread events looks again: it would spin otherwise, and not read them."""
+
+_LOOK_INTERVAL = 0.1
+"""Seconds for which one look at all clients serves those who ask for the late ones: each answer to a heartbeat does."""
+
+_EVER = float("inf")
 
 _LATE = 0.1
 """Seconds that a loop under load is late for a deadline; beyond that, the process was stopped or starved."""
@@ -25,17 +30,29 @@ class Detector:
     suspended machine, a starved loop), the heartbeats of that time may be waiting unread, so it blames nobody until it
     has listened again for a full timeout. Nor does it take for silence what is only unread: it judges as of the time at
     which it had read all that had come.
+
+    A sign of life costs the same however many clients there are: all are looked at only when the one that was heard the
+    longest ago, as far as that is known, may be late.
     """
 
     def __init__(self, timeout: float, interval: float) -> None:
         self.timeout = timeout
         self._interval = interval
-        # In the order in which they were last heard, so that the first is always the most overdue.
-        self._last_heard: OrderedDict[int, float] = OrderedDict()
+        self._last_heard: dict[int, float] = {}
+        self._heard_since = _EVER  # all were heard then, or later
+        self._looked_at: float | None = None
+        self._looked_for = 0.0
+        self._nearly_late: list[int] = []
         self._last_awake: float | None = None
         self._listening_since: float | None = None
         self._slept = 0.0
         self._caught_up_at: float | None = None
+
+    def judge_by(self, timeout: float, interval: float, now: float) -> None:
+        """Judge by another timeout from now on; whoever is late by then has it once more."""
+        self._slept = self.slept(now)
+        self.timeout, self._interval = timeout, interval
+        self._listening_since = self._last_awake = now
 
     def awake(self, now: float) -> None:
         """Note that the judge runs: call it at every event, and at least once an interval."""
@@ -66,10 +83,20 @@ class Detector:
         has_slept = self.slept(now) >= patience and heard_at <= woke_at + self._interval
         return has_slept or now - heard_at >= patience
 
-    def heard(self, client_id: int, now: float) -> None:
-        """Note a sign of life."""
-        self._last_heard[client_id] = now
-        self._last_heard.move_to_end(client_id)
+    def heard(self, client_id: int, at: float) -> None:
+        """Note a sign of life, which was given at a time, or later."""
+        known = self._last_heard.get(client_id)
+        if known is None:
+            self._heard_since = min(self._heard_since, at)
+        if known is None or known < at:
+            self._last_heard[client_id] = at
+
+    def all_heard(self, client_ids: Iterable[int], at: float) -> None:
+        """Note a sign of life of several clients; of those that are judged."""
+        for client_id in client_ids:
+            known = self._last_heard.get(client_id)
+            if known is not None and known < at:
+                self._last_heard[client_id] = at
 
     def forget(self, client_id: int) -> None:
         """Stop judging a client."""
@@ -77,8 +104,14 @@ class Detector:
 
     def overdue(self, now: float, age: float, most: int) -> list[tuple[int, float]]:
         """Return the clients not heard for more than `age` seconds, at `most` so many: their seconds, longest first."""
-        ages = ((client_id, now - last_heard) for client_id, last_heard in self._last_heard.items())
-        return list(itertools.islice(itertools.takewhile(lambda late: late[1] > age, ages), most))
+        if now - self._heard_since <= age:
+            return []
+        if self._looked_at is None or self._looked_for != age or now - self._looked_at > _LOOK_INTERVAL:
+            # With those that may be late before it looks again.
+            self._looked_at, self._looked_for = now, age
+            self._nearly_late = self._not_heard_since(now + _LOOK_INTERVAL - age)
+        ages = ((client_id, now - self._last_heard.get(client_id, now)) for client_id in self._nearly_late)
+        return list(itertools.islice((late for late in ages if late[1] > age), most))
 
     def silent(self, now: float) -> list[tuple[int, float]]:
         """Return the clients to be declared dead, each with the seconds since its heartbeat was due.
@@ -89,8 +122,10 @@ class Detector:
         now = now if self._caught_up_at is None else min(now, self._caught_up_at)
         if self._listening_since is None or now - self._listening_since < self.timeout:
             return []
-        ages = ((client_id, now - last_heard) for client_id, last_heard in self._last_heard.items())
-        late = list(itertools.takewhile(lambda silent: silent[1] >= self.timeout, ages))
+        if now - self._heard_since < self.timeout + self._interval:
+            return []
+        silent = self._not_heard_since(now - self.timeout)
+        late = [(client_id, now - self._last_heard[client_id]) for client_id in silent]
         if not late or late[0][1] < self.timeout + self._interval:
             return []
         return [(client_id, age - self._interval) for client_id, age in late]
@@ -99,10 +134,17 @@ class Detector:
         """Return when to wake this next: to judge, or to show that the judge is awake."""
         if not self._last_heard or self._last_awake is None or self._listening_since is None:
             return None
-        due = max(next(iter(self._last_heard.values())) + self._interval, self._listening_since) + self.timeout
+        due = max(self._heard_since + self._interval, self._listening_since) + self.timeout
         if due <= self._last_awake and self._caught_up_at is not None:
             due = self._last_awake + _UNREAD_PAUSE
         return min(due, self._last_awake + self._interval)
+
+    def _not_heard_since(self, moment: float) -> list[int]:
+        """Return the clients that were not heard after a moment, the one heard longest ago first."""
+        heard = self._last_heard
+        self._heard_since = min(heard.values(), default=_EVER)
+        late = [] if self._heard_since > moment else [client_id for client_id, at in heard.items() if at <= moment]
+        return sorted(late, key=heard.__getitem__)
 
 
 class Lag:

@@ -79,6 +79,33 @@ def test_it_sleeps_while_there_is_nobody_to_judge() -> None:
     assert listened(3.0).deadline() is None
 
 
+def test_a_sign_of_life_that_is_told_late_counts_from_when_it_was_given() -> None:
+    detector = listened(11.0, (1, 0.5), (2, 0.5), (3, 0.5))
+    detector.all_heard([1, 2, 4], 5.0)
+    detector.heard(2, 1.0)
+    assert detector.overdue(11.5, 1.5, 9) == [(3, 11.0), (1, 6.5), (2, 6.5)]
+    assert detector.silent(11.5) == [(3, 10.0)]
+
+
+def test_who_is_late_is_told_although_nobody_is_looked_for() -> None:
+    """Between two looks at all of them, too; and whoever is heard meanwhile is not late any more."""
+    detector = listened(4.0, (1, 2.0), (2, 2.45), (3, 3.0))
+    assert detector.overdue(4.0, 1.5, 9) == [(1, 2.0), (2, pytest.approx(1.55))]
+    detector.heard(1, 4.02)
+    assert detector.overdue(4.05, 1.5, 9) == [(2, pytest.approx(1.6))]
+    assert [client_id for client_id, _ in detector.overdue(4.55, 1.5, 9)] == [2, 3]
+
+
+def test_after_a_change_of_the_timeout_all_have_it_once() -> None:
+    detector = listened(9.0, (1, 0.0))
+    detector.judge_by(3.0, INTERVAL, 9.0)
+    for second in range(10, 13):
+        assert detector.silent(second - 0.1) == []
+        detector.awake(float(second))
+    assert detector.silent(12.0) == [(1, 11.0)]
+    assert detector.slept(12.0) == 0.0
+
+
 # Lag.
 
 
