@@ -342,7 +342,8 @@ class Beat(Body, frozen=True, tag=56):
         complete_age: seconds since the begin of the last wave that came around; negative where none has.
         steps: of the clients passed so far, those furthest behind in the program, the last first.
         front: of these, the one furthest ahead, if any has a step.
-        news: the number up to which `updates` tells the changes.
+        since: the number from which on `updates` tells the changes, and `news` the one up to which.
+        news: see above.
         overdue: as in `HeartbeatAck`, like the next two.
         updates: see above.
         slowest: `HeartbeatAck.steps`, of the whole job.
@@ -353,6 +354,7 @@ class Beat(Body, frozen=True, tag=56):
     complete_age: float
     steps: Annotated[tuple[StepMark, ...], _MANY] = ()
     front: Annotated[tuple[StepMark, ...], _MANY] = ()
+    since: Unsigned = 0
     news: Unsigned = 0
     overdue: Annotated[tuple[Overdue, ...], _MANY] = ()
     updates: Annotated[tuple[MemberUpdate, ...], _MANY] = ()

@@ -18,6 +18,7 @@ from ....transport.wire.messages import (
     StepQuery,
     StepReply,
     SyncPoint,
+    WatchMessage,
 )
 from ..core_table import CoreTable
 from ..probes import Probe as Probe
@@ -129,6 +130,12 @@ class MergeFailed(Struct, frozen=True):
     error: BringupError
 
 
+class Watched(Struct, frozen=True):
+    """A message that the left neighbour in the group has sent, or passed on, over the watch link."""
+
+    message: WatchMessage
+
+
 class AgreementMessage(Struct, frozen=True):
     """A message of this client's part of the preemption agreement, to be sent."""
 
@@ -166,6 +173,7 @@ PeerEvent = (
     | Merged
     | MergeFailed
     | ProgressReported
+    | Watched
     | AgreementMessage
     | LeaveRequested
     | Abort
@@ -205,8 +213,19 @@ class Send(Struct, frozen=True):
     message: ClientMessage
 
 
+class SendWatch(Struct, frozen=True):
+    """Send a message to the right neighbour in the group, over the watch link; it never waits.
+
+    Only in a job with several groups, after `RingConnected`. What was sent before the peer's end leaves before it.
+    """
+
+    message: WatchMessage
+
+
 class ConnectRing(Struct, frozen=True):
     """Link with the neighbours: answered by `RingConnected`; `LinkBroken` may come then and later.
+
+    In a job with several groups there is a watch link beside each link of the group's ring.
 
     Attributes:
         place: see `Formed`, like the next.
@@ -275,5 +294,17 @@ class OthersLeave(Struct, frozen=True):
 
 
 PeerEffect = (
-    StartBackend | Connect | Redial | Probe | Send | ConnectRing | Merge | Up | Failed | Preempt | Left | OthersLeave
+    StartBackend
+    | Connect
+    | Redial
+    | Probe
+    | Send
+    | SendWatch
+    | ConnectRing
+    | Merge
+    | Up
+    | Failed
+    | Preempt
+    | Left
+    | OthersLeave
 )
