@@ -73,6 +73,7 @@ _BENCH_COMMANDS = {
         "bench.failure.command:failure_command", "Time until all survivors of a fault are told, and of whom."
     ),
     "services": Entry("bench.services.command:services_command", "Time the key-value store and the barriers."),
+    "scale": Entry("bench.scale.command:scale_command", "Measure the cost of jobs by their number of clients."),
     "topology": Entry("bench.topology:topology_command", "Time a large job's topology, its mesh and its rings."),
 }
 

@@ -8,6 +8,7 @@ of a machine.
 
 from __future__ import annotations
 
+import itertools
 import os
 import selectors
 import signal
@@ -23,7 +24,7 @@ from ...processes.json_lines import JsonLines
 from .worker import HostPipe, execute, work
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from types import TracebackType
 
     from .worker import Assignment
@@ -76,6 +77,7 @@ class ProcessGroup:
         self._output: dict[int, IO[bytes]] = {}
         self._lines: dict[int, JsonLines] = {}
         self._inboxes: dict[int, deque[Sequence[Any]]] = {}
+        self._unheard: set[int] = set()  # the clients whose inbox may have a message: a look into all takes n^2 looks
         self._selector = selectors.DefaultSelector()
         self._early_gate, self._late_gate, self._leave_gate = os.pipe(), os.pipe(), os.pipe()
         self._writers = {self._early_gate[1], self._late_gate[1], self._leave_gate[1]}
@@ -87,6 +89,7 @@ class ProcessGroup:
         for pid in self._pids.values():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        for pid in self._pids.values():  # one by one, the last of many would have seen the others die
             os.waitpid(pid, 0)
         for file in self._output.values():
             file.close()
@@ -131,10 +134,9 @@ class ProcessGroup:
         missing = {assignment.client_id for assignment in self._assignments} if of is None else set(of)
         values: dict[int, Any] = {}
         while True:
-            for client_id in sorted(missing):
-                if self._inboxes[client_id]:
-                    values[client_id] = self._take(client_id, kind, or_end)
-            missing -= values.keys()
+            for client_id in sorted(missing & self._unheard):
+                values[client_id] = self._take(client_id, kind, or_end)
+                missing.remove(client_id)
             if not missing:
                 return values
             if not self.listen(deadline - time.monotonic()):
@@ -147,6 +149,10 @@ class ProcessGroup:
         for key, _ in events:
             self._read(key.fd, key.data)
         return bool(events)
+
+    def stay_silent(self, seconds: float) -> bool:
+        """Return whether no client says anything for so long, nor has said anything that was not heard yet."""
+        return not self._unheard and not self.listen(seconds)
 
     def release(self, offset: float = 0.0) -> float:
         """Open the start gates, the early one `offset` seconds before the other; returns the time of the last."""
@@ -167,21 +173,35 @@ class ProcessGroup:
         os.kill(self._pids[client_id], number)
         return now
 
+    def measure(self, what: Callable[[int], float | None]) -> dict[int, float]:
+        """A figure of each process by client id; those that have ended are left out.
+
+        Args:
+            what: Takes a process id; see `usage`.
+        """
+        figures = ((client_id, what(pid)) for client_id, pid in self._pids.items())
+        return {client_id: figure for client_id, figure in figures if figure is not None}
+
     def _open(self, writer: int) -> None:
         self._writers.remove(writer)
         os.close(writer)
 
     def _read(self, descriptor: int, client_id: int) -> None:
-        data = os.read(descriptor, _READ_BYTES)
+        data, inbox = os.read(descriptor, _READ_BYTES), self._inboxes[client_id]
         if data:
-            self._inboxes[client_id].extend(self._lines[client_id].feed(data))
+            inbox.extend(self._lines[client_id].feed(data))
         else:
-            self._inboxes[client_id].append((_ENDED, time.monotonic()))
+            inbox.append((_ENDED, time.monotonic()))
             self._selector.unregister(descriptor)
             os.close(descriptor)
+        if inbox:
+            self._unheard.add(client_id)
 
     def _take(self, client_id: int, kind: str, or_end: bool) -> Any:
-        said, value = self._inboxes[client_id].popleft()
+        inbox = self._inboxes[client_id]
+        said, value = inbox.popleft()
+        if not inbox:
+            self._unheard.remove(client_id)
         if said == kind:
             return value
         if said != _ENDED:
@@ -203,12 +223,17 @@ class ProcessGroup:
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(self._output[assignment.client_id].fileno(), 1)
             os.dup2(1, 2)
-            for writer in self._writers:
-                os.close(writer)
             pipes = (messages, gate, self._leave_gate[0])
+            _close_others({0, 1, 2, *pipes})
             if assignment.client_id in self._fresh:
                 execute(self._program, assignment, pipes)
             else:
                 work(self._program, assignment, HostPipe(*pipes))
         finally:
             os._exit(1)
+
+
+def _close_others(kept: Collection[int]) -> None:
+    """Close what a forked client has of its host: the gates' writers, and two descriptors for each earlier client."""
+    for low, high in itertools.pairwise([*sorted(kept), os.sysconf("SC_OPEN_MAX")]):
+        os.closerange(low + 1, high)

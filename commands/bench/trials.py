@@ -10,11 +10,13 @@ import signal
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from .process_group import Ended, ProcessGroup, RunFailed
+from .scale.figures import Measured, spread, subtract
 from .services.figures import Kind, Task, evaluate
+from .usage import anonymous_bytes, processor_seconds
 from .worker import LAST_MESSAGE, Assignment
 
 READY_TIMEOUT = 600.0
@@ -22,6 +24,10 @@ READY_TIMEOUT = 600.0
 
 _WATCH_TIMEOUT = 120.0
 """Seconds for a step of a job beside a load on every core; a second without one."""
+
+
+_SETTLE_SECONDS = 1.0
+"""From when the last client is up until a job counts as idle: an interval of the heartbeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +80,8 @@ def carry_out(program: str, trial: Trial, fork: bool) -> Outcome:
         trial: The trial.
         fork: Whether the clients are forked from this process, which must have one thread then.
     """
-    assignments = [Assignment(one, tuple(trial.ports), trial.orders(one)) for one in trial.order]
+    ports = tuple(trial.ports)  # one for all clients
+    assignments = [Assignment(one, ports, trial.orders(one)) for one in trial.order]
     fresh = trial.fresh if fork else trial.order
     with ProcessGroup(program, assignments, early=trial.early, fresh=fresh) as clients:
         try:
@@ -206,6 +213,75 @@ class WatchTrial(Trial):
             "overdue": sorted({client_id for _, overdue, _ in watched for client_id in overdue}),
             "failure": next((failure for _, _, failure in watched if failure is not None), None),
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleTrial(Trial):
+    """The cost of a job that comes up, is idle, and loses a client.
+
+    Attributes:
+        backend: The device type of `initialize()`.
+        options: Those of `initialize()`.
+        seconds: The idle time.
+        victim: The client that is killed after it.
+        kind: The fault's; see `Fault`.
+    """
+
+    backend: str
+    options: Mapping[str, float]
+    seconds: float
+    victim: int
+    kind: str = "kill"
+
+    def orders(self, client_id: int) -> Mapping[str, Any]:
+        return {"backend": self.backend, "options": self.options}
+
+    def conduct(self, clients: ProcessGroup) -> dict[str, Any]:
+        """Returns the fields of `Measured`."""
+        measured = Measured()
+        try:
+            self._come_up(clients, measured)
+            if self._stay_idle(clients, measured):
+                self._kill(clients, measured)
+        except RunFailed as failure:
+            measured.failure = str(failure)
+        return asdict(measured)
+
+    def _come_up(self, clients: ProcessGroup, measured: Measured) -> None:
+        used, held = clients.measure(processor_seconds), clients.measure(anonymous_bytes)
+        released_at = clients.release()
+        try:
+            measured.wall = max(clients.hear("returned", self.timeout).values()) - released_at
+        except RunFailed:
+            measured.failed_after = time.monotonic() - released_at
+            raise
+        finally:  # the first thing, as each client has more to do meanwhile
+            measured.processor = spread(subtract(clients.measure(processor_seconds), used))
+            measured.memory = spread(subtract(clients.measure(anonymous_bytes), held))
+
+    def _stay_idle(self, clients: ProcessGroup, measured: Measured) -> bool:
+        """Returns whether no client was told of a failure, of which there is none."""
+        up_at = time.monotonic()
+        if clients.stay_silent(_SETTLE_SECONDS):
+            began, used = time.monotonic(), clients.measure(processor_seconds)
+            is_silent = clients.stay_silent(self.seconds)
+            seconds = time.monotonic() - began
+            used = subtract(clients.measure(processor_seconds), used)
+            measured.idle = spread({client_id: one / seconds for client_id, one in used.items()})
+            if is_silent:
+                return True
+        measured.alarm_after = time.monotonic() - up_at
+        heard = clients.hear("told", self.timeout, or_end=True)
+        measured.notices = [{"survivor": one, **_notice(word, up_at)} for one, word in heard.items()]
+        return False
+
+    def _kill(self, clients: ProcessGroup, measured: Measured) -> None:
+        survivors = [client_id for client_id in self.order if client_id != self.victim]
+        struck_at = clients.signal(self.victim, signal.SIGKILL)
+        heard = clients.hear("told", self.timeout, survivors)
+        measured.notices = [{"survivor": one, **_notice(word, struck_at)} for one, word in heard.items()]
+        clients.dismiss()
+        clients.hear(LAST_MESSAGE, self.timeout, survivors)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -106,6 +106,21 @@ def test_services() -> None:
         assert row["within"] is (None if row["bar"] is None else row["median"] <= row["bar"])
 
 
+def test_scale() -> None:
+    found = bench("scale", "--clients", "3,6", "--backend", "SIM", "--soak", "0.5", "--load", "1", "--seed", "7")
+    assert (found["seed"], found["clients"], found["soak"], found["load"]) == (7, [3, 6], 0.5, 1)
+    assert [row["clients"] for row in found["rows"]] == [3, 6]
+    for row in found["rows"]:
+        assert (row["wrong"], row["failures"]) == ([], [])
+        assert [one["notices"] for one in row["jobs"]] == [row["clients"] - 1]
+        assert row["wall"] > 0
+        assert row["told"] > 0
+        for name in ("processor", "memory", "idle"):
+            assert row[name]["first"] > 0
+            assert 0 < row[name]["mean"] <= row[name]["largest"]
+    assert found["growth"]["exponent"] == found["growth"]["last_exponent"]
+
+
 def test_topology() -> None:
     found = bench("topology", "--devices", "800", "--runs", "1")
     assert (found["devices"], found["extents"], len(found["samples"])) == (800, [10, 8, 5, 2], 1)

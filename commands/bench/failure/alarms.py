@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
-import time
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.configuration.options import Options
 from ....transport.tcp.interfaces import free_ports
 from ..libraries import BRINGUP
+from ..load import busy_processes
 from ..report import new_table
 from ..runner import Case, Entrant
 from ..trials import WatchTrial
@@ -25,14 +21,6 @@ if TYPE_CHECKING:
 
     from ..runner import Hosts
 
-# It looks now and then whether its parent is gone: one that was killed cannot end it.
-_BUSY = """
-import os
-parent = os.getppid()
-while os.getppid() == parent:
-    for _ in range(10**6):
-        pass
-"""
 WATCHER = Entrant(BRINGUP, f"{__package__}.client:WATCH_CLIENT")
 
 _SHORTEST_RUN = 0.5  # seconds; a shorter rest of the time is not worth the start of another job
@@ -72,7 +60,7 @@ class AlarmScenario:
         return [Case("watching", lambda: self._watch(hosts))]
 
     def _watch(self, hosts: Hosts) -> Iterator[str]:
-        with _load(self._cores) as self._load:
+        with busy_processes(self._cores) as self._load:
             left = self._seconds
             while not self._jobs or (left > _SHORTEST_RUN and len(self._jobs) < _JOBS_MAX):
                 job = self._run_job(hosts, left)
@@ -124,21 +112,3 @@ class AlarmScenario:
     def is_sound(self) -> bool:
         """Whether no job failed."""
         return not any(job.failure for job in self._jobs)
-
-
-@contextmanager
-def _load(processes: int) -> Iterator[list[float]]:
-    """Keep every core busy; yields a list that gets the seconds and the processor seconds of the load at its end."""
-    used: list[float] = []
-    began = time.monotonic()
-    busy = [subprocess.Popen([sys.executable, "-I", "-S", "-c", _BUSY]) for _ in range(processes)]
-    try:
-        yield used
-    finally:
-        used.append(time.monotonic() - began)
-        for process in busy:
-            process.kill()
-        usages = [os.wait4(process.pid, 0)[2] for process in busy]
-        used.append(sum(usage.ru_utime + usage.ru_stime for usage in usages))
-        for process in busy:
-            process.returncode = -signal.SIGKILL  # it has been waited for

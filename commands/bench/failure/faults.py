@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ..trials import FaultTrial
+from ..trials import FaultTrial, ScaleTrial
 
 Kind = Literal["kill", "raise", "exit", "stop", "missing"]
 Victim = Literal["client", "coordinator"]
@@ -150,7 +150,7 @@ def draw_trial(fault: Fault, ports: Sequence[int], limits: Limits, timeout: floa
     )
 
 
-def complaints(trial: FaultTrial, notices: Collection[Notice]) -> Iterator[str]:
+def complaints(trial: FaultTrial | ScaleTrial, notices: Collection[Notice]) -> Iterator[str]:
     """Yield a text for each notice that came before the fault, or names another client or another cause."""
     for one in notices:
         who = f"client {one.survivor} was told"
@@ -160,7 +160,7 @@ def complaints(trial: FaultTrial, notices: Collection[Notice]) -> Iterator[str]:
             yield f"{who}, after client {trial.victim} {_DONE[trial.kind]}: {one.error}: {one.text}"
 
 
-def _is_right(trial: FaultTrial, notice: Notice) -> bool:
+def _is_right(trial: FaultTrial | ScaleTrial, notice: Notice) -> bool:
     if trial.kind == "missing":
         return notice.error == "RendezvousTimeoutError" and list(notice.missing) == [trial.victim]
     types = ("PeerFailedError", "CoordinatorLostError") if trial.victim == 0 else ("PeerFailedError",)
@@ -168,7 +168,7 @@ def _is_right(trial: FaultTrial, notice: Notice) -> bool:
     return notice.error in types and notice.client_id == trial.victim and is_alone and _fits(trial, notice.cause)
 
 
-def _fits(trial: FaultTrial, cause: str) -> bool:
+def _fits(trial: FaultTrial | ScaleTrial, cause: str) -> bool:
     match trial.kind:
         case "raise":
             return cause.startswith("RuntimeError:")

@@ -1,0 +1,1 @@
+"""`bringup bench scale`: the cost of jobs by their number of clients."""
