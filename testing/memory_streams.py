@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
+from ..transport.backlog import Backlog
 from ..transport.in_process import Pipe, PipeConnection
-from ..transport.ports import ConnectionClosedError, ServiceReceiver
+from ..transport.ports import LINK_MESSAGE_BYTES_MAX, ConnectionClosedError, MessageReceiver, ServiceReceiver
 from ..transport.wire.control import encode
 from ..transport.wire.messages import ClientMessage, Message
 
@@ -30,6 +32,10 @@ class MemoryLink:
         self._incoming = incoming
         self._outgoing = outgoing
         self._rest = memoryview(b"")
+        self._backlog = Backlog()
+        self._is_closed = False
+        self._sending: asyncio.Task[None] | None = None
+        self._receiving: asyncio.Task[None] | None = None
 
     async def send(self, *parts: bytes | bytearray | memoryview) -> None:
         """See `Link.send`."""
@@ -48,14 +54,48 @@ class MemoryLink:
             buffer[:count] = self._rest[:count]
             self._rest, buffer = self._rest[count:], buffer[count:]
 
+    def post(self, message: bytes, *, is_latest: bool = False) -> None:
+        """See `Link.post`."""
+        assert 0 < len(message) <= LINK_MESSAGE_BYTES_MAX
+        if not self._backlog and self._outgoing.has_room:
+            self._outgoing.post(message, len(message))
+        elif self._outgoing.end_for_writer is None:
+            self._keep(message, is_latest=is_latest)
+
+    def _keep(self, message: bytes, *, is_latest: bool) -> None:
+        if not self._backlog:
+            self._sending = asyncio.get_running_loop().create_task(self._send_backlog())
+        if not self._backlog.put(message, is_latest=is_latest):
+            self._outgoing.break_off("the other side does not read")
+            self._incoming.break_off("the other side does not read")
+
+    async def _send_backlog(self) -> None:
+        while self._backlog:
+            await self._outgoing.room()
+            message, _ = self._backlog.take()
+            self._outgoing.post(message, len(message))
+
+    def receive_messages(self, receiver: MessageReceiver) -> None:
+        """See `Link.receive_messages`."""
+        assert self._receiving is None, "the messages of this link are taken already"
+        self._receiving = asyncio.get_running_loop().create_task(self._hand_over_messages(receiver))
+
+    async def _hand_over_messages(self, receiver: MessageReceiver) -> None:
+        with contextlib.suppress(ConnectionClosedError):
+            while not self._is_closed:
+                receiver(await self._incoming.get())
+
     async def wait_closed(self) -> str:
         """See `Link.wait_closed`."""
         while (reason := self._incoming.end_for_reader) is None:
             await self._incoming.changed.wait()
+        if self._receiving is not None:
+            await asyncio.wait([self._receiving])
         return reason
 
     def close(self) -> None:
         """See `Link.close`."""
+        self._is_closed = True
         self._outgoing.close_writer()
         self._incoming.close_reader()
 

@@ -99,6 +99,11 @@ class Pipe(Generic[T]):
             self._filled += size
             self.changed.fire()
 
+    @property
+    def has_room(self) -> bool:
+        """Whether it has not ended, and not too much is unread."""
+        return self.end_for_writer is None and self._filled < self._limit
+
     async def room(self) -> None:
         """Wait while too much is unread; returns when the pipe has ended, too."""
         while self.end_for_writer is None and self._filled >= self._limit:

@@ -70,8 +70,21 @@ class LinkIdentity:
     incarnation: int
 
 
+LINK_MESSAGE_BYTES_MAX = 1024 * 1024
+"""Of one message over a link: the longest report of a failure, and the members of a job of 100,000 that leave."""
+
+MessageReceiver = Callable[[bytes | memoryview], None]
+"""Takes a message that came over a link; valid during the call only. Must not raise."""
+
+
 class Link(Protocol):
-    """One direction of the ring: a stream of bytes from a peer to its right neighbour."""
+    """A link of the ring: a stream of bytes from a peer to its right neighbour, and small messages the other way.
+
+    The messages are what neighbours tell each other of the job, whatever the program does: the two directions do not
+    wait for each other, so that no message is behind the bytes of a collective. Messages arrive whole and in order, or
+    the link ends; those that came before its end are handed over before `wait_closed` returns. They are of the loop
+    that the link was made on.
+    """
 
     async def send(self, *parts: bytes | bytearray | memoryview) -> None:
         """Send `parts` in order; waits until the last byte has left, so that the caller may change them afterwards.
@@ -89,6 +102,18 @@ class Link(Protocol):
         Raises:
             ConnectionClosedError: the link ended before `buffer` was full.
         """
+        ...
+
+    def post(self, message: bytes, *, is_latest: bool = False) -> None:
+        """Send a message of up to `LINK_MESSAGE_BYTES_MAX` bytes back to the left neighbour; waits for nothing.
+
+        While that does not read, a bounded number of bytes waits here, and of messages that are `is_latest` only the
+        newest; beyond the bound the link ends. A message posted over a link that has ended is lost.
+        """
+        ...
+
+    def receive_messages(self, receiver: MessageReceiver) -> None:
+        """Have the right neighbour's messages handed over as they come, at once those that have come; called once."""
         ...
 
     async def wait_closed(self) -> str:

@@ -87,6 +87,7 @@ PURE = [
     "commands.topology.drawing",
     "transport.addresses",
     "transport.attempts",
+    "transport.backlog",
     "transport.wire.control",
     "transport.wire.messages",
     "transport.wire.session_messages",

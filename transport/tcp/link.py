@@ -8,7 +8,10 @@ import socket
 from collections.abc import Callable
 from typing import cast
 
-from ..ports import ConnectionClosedError
+from ..backlog import Backlog
+from ..ports import LINK_MESSAGE_BYTES_MAX, ConnectionClosedError, MessageReceiver
+from ..wire.form import MalformedMessageError
+from ..wire.framing import Deframer, framed
 
 _SPILL_BYTES_FIRST = 1024
 _SPILL_BYTES = 64 * 1024
@@ -46,6 +49,9 @@ class TcpLink(asyncio.BufferedProtocol):
         self._target: memoryview | None = None
         self._filled: asyncio.Future[None] | None = None
         self._writable: asyncio.Future[None] | None = None
+        self._backlog: Backlog | None = None
+        self._receiver: MessageReceiver | None = None
+        self._deframer: Deframer
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     # What the event loop calls.
@@ -94,7 +100,9 @@ class TcpLink(asyncio.BufferedProtocol):
             self._advance(nbytes)
             return
         self._spilled += nbytes
-        if self._spilled == _SPILL_BYTES_FIRST == len(self._spill):
+        if self._receiver is not None:
+            self._hand_over_messages(self._receiver)
+        elif self._spilled == _SPILL_BYTES_FIRST == len(self._spill):
             self._spill = self._spill + bytearray(_SPILL_BYTES - _SPILL_BYTES_FIRST)
         elif self._spilled == _SPILL_BYTES:
             assert self._transport is not None
@@ -118,6 +126,9 @@ class TcpLink(asyncio.BufferedProtocol):
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
         self._writable = None
+        while self._backlog and self._writable is None:
+            message, is_latest = self._backlog.take()
+            self.post(message, is_latest=is_latest)
 
     # What the owner calls.
 
@@ -147,6 +158,40 @@ class TcpLink(asyncio.BufferedProtocol):
         finally:
             self._target = self._filled = None
 
+    def post(self, message: bytes, *, is_latest: bool = False) -> None:
+        """See `Link.post`."""
+        assert 0 < len(message) <= LINK_MESSAGE_BYTES_MAX
+        if self._ended.done():
+            return None
+        assert self._transport is not None
+        if self._writable is None:
+            return self._transport.write(framed(message))
+        if self._backlog is None:
+            self._backlog = Backlog()
+        if not self._backlog.put(message, is_latest=is_latest):
+            self._break("the other side does not read")
+        return None
+
+    def receive_messages(self, receiver: MessageReceiver) -> None:
+        """See `Link.receive_messages`."""
+        assert self._receiver is None, "the messages of this link are taken already"
+        self._receiver, self._deframer = receiver, Deframer(LINK_MESSAGE_BYTES_MAX)
+        was_full = self._spilled == _SPILL_BYTES
+        self._hand_over_messages(receiver)
+        if was_full and self._transport is not None and not self._ended.done():
+            self._transport.resume_reading()
+
+    def _hand_over_messages(self, receiver: MessageReceiver) -> None:
+        data, self._spilled = memoryview(self._spill)[: self._spilled], 0
+        if not data:
+            return
+        try:
+            for message in self._deframer.feed(data):
+                if not self._ended.done():
+                    receiver(message)
+        except MalformedMessageError as error:
+            self._break(f"the other side does not speak this protocol: {error}")
+
     async def wait_closed(self) -> str:
         """See `Link.wait_closed`."""
         return await asyncio.shield(self._ended)
@@ -156,6 +201,11 @@ class TcpLink(asyncio.BufferedProtocol):
         self._end("this side closed the connection")
         if self._transport is not None:
             self._transport.close()
+
+    def _break(self, reason: str) -> None:
+        assert self._transport is not None
+        self._end(reason)
+        self._transport.abort()
 
     def hand_over(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]:
         """Hand the connection to another protocol; returns it, and the bytes received and not read yet."""

@@ -223,10 +223,16 @@ def _unsendable(message: ServiceMessage, error: Exception) -> ConfigurationError
     )
 
 
-class Deframer:
-    """Cuts a stream of bytes into frames."""
+def framed(message: bytes) -> bytes:
+    """Return the frame of a message that is encoded already, its length included."""
+    return _pack_length(len(message)) + message
 
-    def __init__(self) -> None:
+
+class Deframer:
+    """Cuts a stream of bytes into frames of up to `limit` bytes."""
+
+    def __init__(self, limit: int = FRAME_BYTES_MAX) -> None:
+        self._limit = limit
         self._partial = bytearray()
         self._missing = 0
 
@@ -252,8 +258,8 @@ class Deframer:
         self._missing = _LENGTH_BYTES
         while end - start >= _LENGTH_BYTES:
             (length,) = _unpack_length(data, start)
-            if not 0 < length <= FRAME_BYTES_MAX:
-                raise MalformedMessageError(f"a frame of {length} bytes was announced: 1 to {FRAME_BYTES_MAX} may be")
+            if not 0 < length <= self._limit:
+                raise MalformedMessageError(f"a frame of {length} bytes was announced: 1 to {self._limit} may be")
             stop = start + _LENGTH_BYTES + length
             if stop > end:
                 self._missing = _LENGTH_BYTES + length
