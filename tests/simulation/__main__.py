@@ -20,33 +20,39 @@ _FAILURES_SHOWN = 3
 @click.option("--peers", default=50, show_default=True, type=click.IntRange(2), help="How many clients the job has.")
 @click.option("--first-seed", default=0, show_default=True, type=click.IntRange(0), help="The first of them.")
 @click.option("--seed", default=None, type=click.IntRange(0), help="Run this one alone, and print all that happens.")
+@click.option(
+    "--group-size", default=None, type=click.IntRange(0), help="Clients of a group, about; 0: one group of all. [drawn]"
+)
 @click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="How many processors to use.")
-def main(seeds: int, peers: int, first_seed: int, seed: int | None, jobs: int) -> None:
+def main(seeds: int, peers: int, first_seed: int, seed: int | None, group_size: int | None, jobs: int) -> None:
     """Simulate a job that comes up, lives and ends among random faults, and check that all hear of each in time.
 
-    Everything is decided by the seed: the same seed and number of peers give the same run, to the last digit.
+    Everything is decided by the seed: the same seed, number of peers and size of groups give the same run, to the last
+    digit.
     """
     if seed is not None:
-        sys.exit(_replay(seed, peers))
+        sys.exit(_replay(seed, peers, group_size))
     began = time.monotonic()
     total = Summary()
-    for part in run_seeds(range(first_seed, first_seed + seeds), peers, jobs):
+    for part in run_seeds(range(first_seed, first_seed + seeds), peers, jobs, group_size=group_size):
         for failure in part.failures:
             if len(total.failures) + part.failures.index(failure) < _FAILURES_SHOWN:
-                _show(failure, peers)
+                _show(failure, peers, group_size)
         total.merge(part)
         if sys.stderr.isatty():
             click.echo(f"\r{total.seeds} of {seeds} seeds, {len(total.failures)} failed ", nl=False, err=True)
     if sys.stderr.isatty():
         click.echo(err=True)
     _sum_up(total, first_seed, peers, time.monotonic() - began)
+    for failure in total.failures[_FAILURES_SHOWN:]:
+        click.echo(f"failed     {replay_command(failure.seed, peers, group_size)}")
     sys.exit(1 if total.failures else 0)
 
 
-def _replay(seed: int, peers: int) -> int:
+def _replay(seed: int, peers: int, group_size: int | None) -> int:
     worlds: list[World] = []
     try:
-        report = run_seed(seed, peers, worlds.append)
+        report = run_seed(seed, peers, worlds.append, group_size=group_size)
         outcome = f"is sound: {_counted(report.faults)}; {_counted(report.outcomes)}"
     except Exception as error:  # noqa: BLE001 - whatever it is, it is to be shown
         outcome = f"fails: {type(error).__name__}: {error}"
@@ -56,9 +62,9 @@ def _replay(seed: int, peers: int) -> int:
     return 0 if outcome.startswith("is sound") else 1
 
 
-def _show(failure: Failure, peers: int) -> None:
+def _show(failure: Failure, peers: int, group_size: int | None) -> None:
     click.echo(f"\nseed {failure.seed} with {peers} peers fails: {failure.what}\n{failure.history}")
-    click.echo(f"All that happens: {replay_command(failure.seed, peers)}\n")
+    click.echo(f"All that happens: {replay_command(failure.seed, peers, group_size)}\n")
 
 
 def _sum_up(total: Summary, first_seed: int, peers: int, seconds: float) -> None:
@@ -68,8 +74,6 @@ def _sum_up(total: Summary, first_seed: int, peers: int, seconds: float) -> None
     click.echo(f"outcomes   {_counted(total.outcomes)}")
     click.echo(f"events     {total.steps:,} in {total.seconds / 3600:,.1f} simulated hours")
     click.echo(f"seconds    {seconds:.1f}, {1000 * seconds / total.seeds:.0f} ms a seed")
-    for failure in total.failures[_FAILURES_SHOWN:]:
-        click.echo(f"failed     {replay_command(failure.seed, peers)}")
 
 
 def _counted(counts: Counter[str]) -> str:

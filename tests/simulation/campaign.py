@@ -62,14 +62,17 @@ class Summary:
         self.failures += other.failures
 
 
-def replay_command(seed: int, num_clients: int) -> str:
+def replay_command(seed: int, num_clients: int, group_size: int | None = None) -> str:
     """Return the command that runs a seed again and prints its history."""
-    return f"python -m tests.simulation --seed {seed} --peers {num_clients}"
+    groups = "" if group_size is None else f" --group-size {group_size}"
+    return f"python -m tests.simulation --seed {seed} --peers {num_clients}{groups}"
 
 
-def run_seeds(seeds: Iterable[int], num_clients: int, jobs: int = 1) -> Iterator[Summary]:
+def run_seeds(
+    seeds: Iterable[int], num_clients: int, jobs: int = 1, *, group_size: int | None = None
+) -> Iterator[Summary]:
     """Run seeds, and yield summaries of every few of them, in their order."""
-    run = partial(_run_batch, num_clients=num_clients)
+    run = partial(_run_batch, num_clients=num_clients, group_size=group_size)
     if jobs == 1:
         yield from map(run, _batched(seeds))
     else:
@@ -83,13 +86,13 @@ def _batched(seeds: Iterable[int]) -> Iterator[tuple[int, ...]]:
         yield batch
 
 
-def _run_batch(seeds: tuple[int, ...], num_clients: int) -> Summary:
+def _run_batch(seeds: tuple[int, ...], num_clients: int, group_size: int | None) -> Summary:
     # A world is made of cycles that are dropped all at once: to look for them less often saves a quarter of the time.
     gc.set_threshold(100_000, 50, 50)
     summary = Summary()
     for seed in seeds:
         try:
-            summary.add(run_seed(seed, num_clients))
+            summary.add(run_seed(seed, num_clients, group_size=group_size))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is to be shown with its seed
             summary.seeds += 1
             summary.failures.append(Failure(seed, f"{type(error).__name__}: {error}", "\n".join(_notes(error))))

@@ -41,18 +41,25 @@ class Report:
     outcomes: Counter[str]
 
 
-def run_seed(seed: int, num_clients: int, watch: Callable[[World], None] = lambda world: None) -> Report:
+def run_seed(
+    seed: int,
+    num_clients: int,
+    watch: Callable[[World], None] = lambda world: None,
+    *,
+    group_size: int | None = None,
+) -> Report:
     """Run one seed.
 
     Args:
         seed: decides everything.
         num_clients: of the job.
         watch: told of the world before anything happens in it.
+        group_size: the clients of a group, about; 0 for one group of all; `None` for what the seed draws.
 
     Raises:
         AssertionError: something that must hold does not; its notes hold the history.
     """
-    scenario = draw(seed, num_clients)
+    scenario = draw(seed, num_clients, group_size)
     world = World(seed, num_clients, latency=scenario.latency, **scenario.settings)
     watch(world)
     with world:
@@ -82,7 +89,7 @@ def _outcome(process: Process) -> str:
 
 
 def _live_through_faults(world: World, scenario: Scenario) -> None:
-    world.stall_timeout = scenario.stall_timeout
+    world.stall_timeout, world.group_size = scenario.stall_timeout, scenario.group_size
     program = Program(
         scenario.steps,
         scenario.think,

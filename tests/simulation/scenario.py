@@ -112,6 +112,7 @@ class Scenario:
         late: those that start late, and when.
         stayers: those that never shut down on their own.
         stallers: those whose program hangs once they are up, and `stall_timeout` what the coordinator makes of that.
+        group_size: the clients of a group, about; 0 for one group of all.
         work: what programs do that report their progress; `None` where they report none.
         traffic: what programs call on the key-value store.
         early: clients that shut down after so many steps, before the others.
@@ -139,6 +140,7 @@ class Scenario:
     stayers: tuple[int, ...] = ()
     stallers: tuple[int, ...] = ()
     stall_timeout: float | None = None
+    group_size: int = 0
     work: Work | None = None
     traffic: Traffic | None = None
     early: dict[int, int] = field(default_factory=dict)
@@ -167,9 +169,11 @@ class Scenario:
         return life + 8 * self.heartbeat_timeout + 30.0
 
 
-def draw(seed: int, num_clients: int) -> Scenario:
-    """Return the scenario of a seed."""
-    return _Draw(random.Random(f"scenario {seed}"), seed, num_clients).scenario
+def draw(seed: int, num_clients: int, group_size: int | None = None) -> Scenario:
+    """Return the scenario of a seed; its groups are drawn, too, unless their size is given."""
+    scenario = _Draw(random.Random(f"scenario {seed}"), seed, num_clients).scenario
+    scenario.group_size = group_size or 0
+    return scenario
 
 
 class _Draw:

@@ -49,7 +49,8 @@ class World:
         is_calm: whether no more faults strike.
         is_metered: whether the calls are counted that a step of the services makes, and charged for.
         patience: seconds by which a client may be later than its deadline, as others are served before it.
-        stall_timeout: what a coordinator that is started is configured with.
+        stall_timeout: what a coordinator that is started is configured with, like the next.
+        group_size: the clients of a group, about; 0 for one group of all.
         struck: how often which fault struck.
     """
 
@@ -71,6 +72,7 @@ class World:
         self.is_metered = False
         self.patience = invariants.PATIENCE + costs.slack(num_clients)
         self.stall_timeout: float | None = None
+        self.group_size = 0
         self.struck: Counter[str] = Counter()
         self.devices = _draw_devices(self.rng, num_clients)
         self._sound_devices = dict(self.devices)
@@ -271,6 +273,7 @@ class World:
             heartbeat_interval=host.heartbeat_interval,
             heartbeat_timeout=host.heartbeat_timeout,
             stall_timeout=self.stall_timeout,
+            group_size=self.group_size,
         )
 
 
