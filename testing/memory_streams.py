@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 
 from ..transport.backlog import Backlog
 from ..transport.in_process import Pipe, PipeConnection
 from ..transport.ports import LINK_MESSAGE_BYTES_MAX, ConnectionClosedError, MessageReceiver, ServiceReceiver
 from ..transport.wire.control import encode
+from ..transport.wire.form import MalformedMessageError
 from ..transport.wire.messages import ClientMessage, Message
 
 _SLICE_BYTES = 256 * 1024
@@ -66,8 +66,7 @@ class MemoryLink:
         if not self._backlog:
             self._sending = asyncio.get_running_loop().create_task(self._send_backlog())
         if not self._backlog.put(message, is_latest=is_latest):
-            self._outgoing.break_off("the other side does not read")
-            self._incoming.break_off("the other side does not read")
+            self._break("the other side does not read")
 
     async def _send_backlog(self) -> None:
         while self._backlog:
@@ -81,9 +80,17 @@ class MemoryLink:
         self._receiving = asyncio.get_running_loop().create_task(self._hand_over_messages(receiver))
 
     async def _hand_over_messages(self, receiver: MessageReceiver) -> None:
-        with contextlib.suppress(ConnectionClosedError):
+        try:
             while not self._is_closed:
                 receiver(await self._incoming.get())
+        except ConnectionClosedError:
+            return
+        except MalformedMessageError as error:
+            self._break(f"the other side does not speak this protocol: {error}")
+
+    def _break(self, reason: str) -> None:
+        self._outgoing.break_off(reason)
+        self._incoming.break_off(reason)
 
     async def wait_closed(self) -> str:
         """See `Link.wait_closed`."""

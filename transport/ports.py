@@ -74,7 +74,8 @@ LINK_MESSAGE_BYTES_MAX = 1024 * 1024
 """Of one message over a link: the longest report of a failure, and the members of a job of 100,000 that leave."""
 
 MessageReceiver = Callable[[bytes | memoryview], None]
-"""Takes a message that came over a link; valid during the call only. Must not raise."""
+"""Takes a message that came over a link; valid during the call only. A `MalformedMessageError` that it raises ends the
+link, which tells so; it must raise nothing else."""
 
 
 class Link(Protocol):

@@ -30,6 +30,7 @@ from .progress import ProgressReports
 from .ring import RingDriver
 from .service_server import ServiceServer
 from .service_transport import LocalRoute, RemoteRoute, Route
+from .watch import WatchDriver
 
 T = TypeVar("T")
 
@@ -98,7 +99,8 @@ class CoordinationPeer:
         for served in (coordinator, services):
             if served is not None:
                 served.on_crash = self._crash
-        self._ring = RingDriver(machine.config, network, self._inbox, self._spawn, self.abort)
+        self._watch = WatchDriver(self._inbox, self._spawn)
+        self._ring = RingDriver(machine.config, network, self._inbox, self._spawn, self.abort, self._watch.begin)
 
     # The life of the peer.
 
@@ -285,6 +287,8 @@ class CoordinationPeer:
         match effect:
             case ev.Send(message):
                 self._link.send(message)
+            case ev.SendWatch(message):
+                self._watch.send(message)
             case ev.Connect(tag):
                 self._link.connect(tag, self._link_address)
             case ev.Redial(patience):

@@ -33,6 +33,7 @@ class RingDriver:
         inbox: of the peer.
         spawn: runs a coroutine as long as the peer lives.
         abort: ends this client's part with an error.
+        watch: begins to watch the neighbours in the group, given its links, in a job with several groups.
     """
 
     def __init__(
@@ -42,12 +43,14 @@ class RingDriver:
         inbox: asyncio.Queue[ev.PeerEvent | None],
         spawn: Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]],
         abort: Callable[[BaseException], None],
+        watch: Callable[[Link, Link], None],
     ) -> None:
         self._config = config
         self._network = network
         self._inbox = inbox
         self._spawn = spawn
         self._abort = abort
+        self._watch = watch
         self._outgoing: Link | None = None
         self._ring: Ring | None = None
 
@@ -83,6 +86,8 @@ class RingDriver:
         self._outgoing = outgoing
         incoming = await accepting
         self._begin(Ring(config.client_id, config.num_clients, incoming, outgoing, self._on_half_way))
+        if effect.place.count > 1:
+            self._watch(incoming, outgoing)
         for neighbour, link in ((left, incoming), (right, outgoing)):
             self._spawn(self._watch_link(neighbour.client_id, link))
         return await self._inbox.put(ev.RingConnected(effect.tag))

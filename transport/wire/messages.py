@@ -330,7 +330,7 @@ class Leaving(Shared, frozen=True, tag=50):
     leavers: Annotated[tuple[Leaver, ...], _MANY]
 
 
-# From a client to its right neighbour in its group; those of the coordinator that it passes on go the same way.
+# From a client to its left neighbour in its group; those of the coordinator that it passes on go the same way.
 
 
 class Beat(Body, frozen=True, tag=56):

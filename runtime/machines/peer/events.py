@@ -131,7 +131,7 @@ class MergeFailed(Struct, frozen=True):
 
 
 class Watched(Struct, frozen=True):
-    """A message that the left neighbour in the group has sent, or passed on, over the watch link."""
+    """A message that the right neighbour in the group has sent, or passed on, over the link that leads to it."""
 
     message: WatchMessage
 
@@ -214,7 +214,7 @@ class Send(Struct, frozen=True):
 
 
 class SendWatch(Struct, frozen=True):
-    """Send a message to the right neighbour in the group, over the watch link; it never waits.
+    """Send a message to the left neighbour in the group, over the link that comes from it; it never waits.
 
     Only in a job with several groups, after `RingConnected`. What was sent before the peer's end leaves before it.
     """
@@ -225,7 +225,7 @@ class SendWatch(Struct, frozen=True):
 class ConnectRing(Struct, frozen=True):
     """Link with the neighbours: answered by `RingConnected`; `LinkBroken` may come then and later.
 
-    In a job with several groups there is a watch link beside each link of the group's ring.
+    In a job with several groups the links of the group's ring carry `Watched` messages, against the way of its bytes.
 
     Attributes:
         place: see `Formed`, like the next.
