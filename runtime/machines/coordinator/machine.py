@@ -44,6 +44,7 @@ from ..detector import Detector, Lag
 from ..failure_errors import RENDEZVOUS_TIMEOUT, TOLD_AS_THEY_ARE
 from ..groups import Groups
 from ..id_ranges import name_ids, pack_ids
+from ..pacing import pace, patience
 from ..phases import Phase
 from ..preemption import PreemptionAgreement
 from . import events as ev
@@ -85,7 +86,9 @@ class CoordinatorMachine:
         self._vote = CommitVote(config.num_clients)
         self._groups = Groups(config.num_clients)
         self._roster: tuple[MemberInfo, ...] = ()
-        self._detector = Detector(config.heartbeat_timeout, config.heartbeat_interval)
+        interval, timeout = config.heartbeat_interval, config.heartbeat_timeout
+        self._interval = pace(config.num_clients, interval)
+        self._detector = Detector(patience(config.num_clients, interval, timeout), self._interval)
         self._lag = Lag()
         self._suspicions = Suspicions()
         self._stragglers = Stragglers(config.stall_timeout)
@@ -122,7 +125,7 @@ class CoordinatorMachine:
             case Heartbeat():
                 return self._on_heartbeat(member, message, now)
             case Ready():
-                return self._on_ready(member, message)
+                return self._on_ready(member, message, now)
             case Suspect(client_id, cause) if client_id in self._members and not self._members[client_id].is_leaving:
                 evidence = f"its ring link with client {member.client_id} broke: {cause}"
                 self._suspicions.link_broke(client_id, evidence, now)
@@ -269,7 +272,7 @@ class CoordinatorMachine:
             return self._fail(self._members[stalled[0]], stalled[1])
         return [ev.SendTo((member.session,), self._ack(member, beat.sequence, now))]
 
-    def _on_ready(self, member: MemberState, ready: Ready) -> Effects:
+    def _on_ready(self, member: MemberState, ready: Ready, now: float) -> Effects:
         self._vote.add(member.client_id, ready)
         self._members.note(member, Phase.COMMIT, member.healthy, member.health)
         if self._state is not _State.BRINGING_UP or not self._vote.is_complete:
@@ -278,6 +281,9 @@ class CoordinatorMachine:
             odd, cause = disagreement
             return self._fail(self._members[odd], cause, error=TopologyError.__name__)
         self._state = _State.RUNNING
+        if self._interval != self.config.heartbeat_interval:
+            self._interval = self.config.heartbeat_interval
+            self._detector.judge_by(self.config.heartbeat_timeout, self._interval, now)
         self._members.commit()
         return [self._to_all(self._vote.commit())]
 
@@ -383,8 +389,7 @@ class CoordinatorMachine:
 
     def _ack(self, member: MemberState, sequence: int, now: float) -> HeartbeatAck:
         missing = self._members.missing() if self._state is _State.FORMING else ()
-        patience = _OVERDUE_INTERVALS * self.config.heartbeat_interval
-        late = self._detector.overdue(now, patience, _OVERDUE_MAX)
+        late = self._detector.overdue(now, _OVERDUE_INTERVALS * self._interval, _OVERDUE_MAX)
         overdue = tuple(Overdue(client_id, age) for client_id, age in late)
         updates = self._members.changes_for(member.client_id)
         return HeartbeatAck(sequence, missing, overdue, updates, self._stragglers.furthest_behind(now))

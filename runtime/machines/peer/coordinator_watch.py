@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..detector import Detector
 from ..id_ranges import COORDINATOR
+from ..pacing import pace, patience
 from .config import PeerConfig
 
 _SILENT_INTERVALS = 2.5
@@ -16,30 +17,39 @@ _GRACE = 1.0
 class CoordinatorWatch:
     """The coordinator's signs of life. Long before silence is death, another connection is dialled.
 
-    While the job comes up, the coordinator's process is asked, too: where it answers, it is only overloaded.
+    The coordinator's process is asked, too: where it answers, it is only overloaded.
 
     Attributes:
         is_hosted: whether this client hosts the coordinator itself: then it is neither dialled again nor probed.
         lost: why the connection broke; empty while it stands.
         reconnects: how often the session was taken up again.
+        interval: seconds between two heartbeats of a client that nobody watches for the coordinator.
     """
 
     def __init__(self, config: PeerConfig, now: float) -> None:
-        timeout, interval = config.heartbeat_timeout, config.heartbeat_interval
         self.is_hosted = config.client_id == COORDINATOR
         self.lost = ""
         self.reconnects = 0
+        self._config = config
         self._is_redialling = False  # and nothing was heard since
-        self._detector = Detector(timeout, interval)
+        self._is_up = False
         self._is_slow = False  # alive, and silent
-        self._slow_patience = 2 * timeout
-        self._redial_patience = max(timeout / 2, _SILENT_INTERVALS * interval)
-        self._ask_patience = max(timeout / 4, _SILENT_INTERVALS * interval / 2)
-        self._registration_patience = timeout
-        self._verdict_patience = timeout + 2 * interval + _GRACE
+        self._timeout = patience(config.num_clients, config.heartbeat_interval, config.heartbeat_timeout)
+        self.interval = pace(config.num_clients, config.heartbeat_interval)
+        self._detector = Detector(self._timeout, self.interval)
+        self._registration_patience = config.heartbeat_timeout
         self._heard_at = now
         self._answered_at = now
+        self._unanswered_since: float | None = None
         self._registered_at = now
+
+    def up(self, now: float) -> None:
+        """Note that the job is up: heartbeats are no longer paced by the number of clients that come up."""
+        self._is_up = True
+        regime = self._config.heartbeat_timeout, self._config.heartbeat_interval
+        if regime != (self._timeout, self.interval):
+            self._timeout, self.interval = regime
+            self._detector.judge_by(*regime, now)
 
     def awake(self, now: float) -> None:
         """Note that this peer runs."""
@@ -53,15 +63,21 @@ class CoordinatorWatch:
         """Note a message of the coordinator."""
         self._detector.heard(COORDINATOR, now)
         self._heard_at = self._answered_at = now
+        self._unanswered_since = None
         self._is_slow = False
         if not self.lost:
             self._is_redialling = False
+
+    def sent(self, now: float) -> None:
+        """Note that a heartbeat was sent, which the coordinator answers."""
+        if self._unanswered_since is None:
+            self._unanswered_since = now
 
     def answered(self, now: float, *, is_alive: bool) -> None:
         """Note the result of a probe; a process that is alive says nothing of the connection."""
         self._answered_at = now
         if is_alive:
-            self._is_slow = True
+            self._is_slow = not self._is_up
             self._detector.heard(COORDINATOR, now)
 
     def connection_broke(self, reason: str) -> None:
@@ -75,11 +91,12 @@ class CoordinatorWatch:
             For how many seconds its answer may be waited for; `None` for as many as usual.
         """
         self._is_redialling = True
-        return self._slow_patience if self._is_slow else None
+        return 2 * self._config.heartbeat_timeout if self._is_slow else None
 
     def resumed(self, now: float, *, is_sign_of_life: bool) -> None:
         """Note that the session goes on over another connection."""
         self.lost, self._heard_at, self._is_redialling = "", now, False
+        self._unanswered_since = None
         self.reconnects += 1
         if is_sign_of_life:
             self.answered(now, is_alive=True)
@@ -114,13 +131,18 @@ class CoordinatorWatch:
         TCP itself sends again after ever longer pauses, and may find out that the network is back when all is over. It
         makes no difference that its process answers a probe: that it lives does not mean that it hears this client.
         """
-        if self.is_hosted or self._is_redialling:
+        if self.is_hosted or self._is_redialling or self._unanswered_since is None:
             return None
-        return self._heard_at + self._redial_patience
+        # Where it is heard once an interval, one of these had passed when the heartbeat was sent that has no answer.
+        patience = max(self._timeout / 2, _SILENT_INTERVALS * self.interval)
+        return max(self._heard_at, self._unanswered_since - self.interval) + patience
 
     def ask_due(self) -> float | None:
         """Return when to probe its process."""
-        return None if self.is_hosted else max(self._heard_at, self._answered_at) + self._ask_patience
+        if self.is_hosted:
+            return None
+        patience = max(self._timeout / 4, _SILENT_INTERVALS * self.interval / 2)
+        return max(self._heard_at, self._answered_at) + patience
 
     def registration_due(self) -> float | None:
         """Return when to register over another connection."""
@@ -128,4 +150,4 @@ class CoordinatorWatch:
 
     def verdict_due(self, now: float) -> float:
         """Return until when it may take the coordinator to decide what became of a client."""
-        return now + self._verdict_patience
+        return now + self._timeout + 2 * self.interval + _GRACE

@@ -12,14 +12,13 @@ _FRESH_NEWS_BEFORE_DEADLINE = 0.25
 
 
 class Heartbeats:
-    """One peer's heartbeats: at the interval, and soon after a phase that lasts has begun.
+    """One peer's heartbeats: at an interval, and soon after a phase that lasts has begun.
 
     Attributes:
         sent: their number so far.
     """
 
-    def __init__(self, interval: float) -> None:
-        self._interval = interval
+    def __init__(self) -> None:
         self._sent_at: float | None = None
         self._phase = Phase.CONNECT
         self._phase_changed_at: float | None = None
@@ -41,10 +40,11 @@ class Heartbeats:
         self._phase_changed_at = None
         return self.sent
 
-    def due(self, phase: Phase, updated_at: float, patience_ends: float | None) -> float | None:
+    def due(self, interval: float, phase: Phase, updated_at: float, patience_ends: float | None) -> float | None:
         """Return when the next is due; `None` before the first.
 
         Args:
+            interval: seconds between two of them.
             phase: of this client, now.
             updated_at: when the coordinator last answered.
             patience_ends: when this client will give up, if it will: shortly before, it asks for fresh news, so that
@@ -52,7 +52,7 @@ class Heartbeats:
         """
         if self._sent_at is None:
             return None
-        due = self._sent_at + self._interval
+        due = self._sent_at + interval
         if self._phase_changed_at is not None and phase is not self._phase:
             due = min(due, self._phase_changed_at + _PHASE_REPORT_DELAY)
         if patience_ends is not None:

@@ -18,8 +18,6 @@ goodbye with the cause, and the coordinator tells the others.
 
 from __future__ import annotations
 
-import enum
-
 from ....devices.base import LocalDevice
 from ....errors import BringupError
 from ....transport.ports import ProbeOutcome
@@ -53,6 +51,7 @@ from .config import PeerConfig
 from .coordinator_watch import CoordinatorWatch
 from .heartbeats import Heartbeats
 from .job_view import JobView
+from .states import BEFORE_UP, REGISTERED, RING_NEEDED, PeerState
 
 _GRACE = 1.0
 """Seconds for the coordinator's answer, after the time that it gives the others to shut down."""
@@ -66,38 +65,6 @@ _HEALTH_CHARACTERS_MAX = 1024
 
 
 Effects = list[ev.PeerEffect]
-
-
-class PeerState(enum.Enum):
-    """See the module's theory of operation.
-
-    Attributes:
-        phase: the phase that reports and errors show for it; while the job comes up, `PeerMachine.phase` knows more.
-    """
-
-    NEW = (0, Phase.CONNECT)
-    CONNECTING = (1, Phase.CONNECT)
-    REGISTERING = (2, Phase.CONNECT)
-    WAITING = (3, Phase.RENDEZVOUS)
-    BRINGING_UP = (4, Phase.RING)
-    COMMITTING = (5, Phase.COMMIT)
-    UP = (6, Phase.READY)
-    LEAVING = (7, Phase.LEAVING)
-    CLOSED = (8, Phase.CLOSED)
-
-    def __init__(self, _: int, phase: Phase) -> None:
-        self.phase = phase
-
-
-_BEFORE_UP = (
-    PeerState.CONNECTING,
-    PeerState.REGISTERING,
-    PeerState.WAITING,
-    PeerState.BRINGING_UP,
-    PeerState.COMMITTING,
-)
-_REGISTERED = (PeerState.WAITING, PeerState.BRINGING_UP, PeerState.COMMITTING, PeerState.UP, PeerState.LEAVING)
-_RING_NEEDED = (PeerState.BRINGING_UP, PeerState.COMMITTING, PeerState.UP)
 
 
 class PeerMachine:
@@ -127,7 +94,7 @@ class PeerMachine:
         self._lag = Lag()
         self._initialization_deadline = now + config.initialization_timeout
         self._table: CoreTable | None = None
-        self._heartbeats = Heartbeats(config.heartbeat_interval)
+        self._heartbeats = Heartbeats()
         self._suspected: tuple[float, int, str] | None = None
         self._backend_error: tuple[float, BringupError] | None = None
         self._leave_deadline: float | None = None
@@ -160,7 +127,7 @@ class PeerMachine:
             case ev.SessionLost(reason):
                 return self._on_session_lost(reason)
             case ev.Reconnected():
-                self._watch.resumed(now, is_sign_of_life=self._state in _BEFORE_UP)
+                self._watch.resumed(now, is_sign_of_life=self._state in BEFORE_UP)
                 return self._heartbeat(now)
             case ev.CoordinatorGone(reason):
                 return self._close(self.view.coordinator_lost(self.phase, self._watch.death(reason)))
@@ -182,7 +149,7 @@ class PeerMachine:
                 return self._on_backend_failed(error, now)
             case ev.MergeFailed(tag, error) if self._is_current(ev.Merge, tag):
                 return self._fail(error)
-            case ev.LinkBroken(client_id, cause) if self._state in _RING_NEEDED and self._suspected is None:
+            case ev.LinkBroken(client_id, cause) if self._state in RING_NEEDED and self._suspected is None:
                 if client_id in self._leavers:
                     return []
                 self._suspected = (self._watch.verdict_due(now), client_id, cause)
@@ -214,6 +181,7 @@ class PeerMachine:
                 assert formed is not None
                 assert self._table is not None
                 self._state = PeerState.UP
+                self._watch.up(now)
                 self.view.commit()
                 self.timeline.leave(Phase.COMMIT, now)
                 return [
@@ -260,9 +228,9 @@ class PeerMachine:
         return self._heartbeat(now) if due is not None and now >= due else []
 
     def _judge(self, now: float) -> Effects:
-        if self._state in _BEFORE_UP and now >= self._initialization_deadline:
+        if self._state in BEFORE_UP and now >= self._initialization_deadline:
             return self._fail(self.view.timed_out(self.phase))
-        if self._watch.is_hosted and self._state in _BEFORE_UP:
+        if self._watch.is_hosted:
             # Its coordinator lives as it does; where it is overloaded, it answers itself late, too.
             self._watch.answered(now, is_alive=True)
         if silence := self._watch.silence(now):
@@ -286,7 +254,7 @@ class PeerMachine:
             return None
         candidates = [self._watch.deadline(), self._heartbeat_due(), self._redial_due(), self._ask_due()]
         candidates.append(self._leave_deadline)
-        if self._state in _BEFORE_UP:
+        if self._state in BEFORE_UP:
             candidates.append(self._initialization_deadline)
         if self._held:
             candidates.append(self._began)
@@ -364,7 +332,7 @@ class PeerMachine:
             self._state = PeerState.CONNECTING
             self.view.dial_reason = reason
             return [ev.Connect(self._tag(ev.Connect))]
-        if self._state not in _REGISTERED:
+        if self._state not in REGISTERED:
             return []
         if self._watch.is_hosted:
             return self._close(self.view.coordinator_lost(self.phase, reason))
@@ -373,6 +341,7 @@ class PeerMachine:
 
     def _heartbeat(self, now: float) -> Effects:
         number = self._heartbeats.send(self.phase, now)
+        self._watch.sent(now)
         step, age, busy = self._progress(now)
         return [ev.Send(Heartbeat(number, self.phase, *self._health, step, age, busy))]
 
@@ -396,12 +365,12 @@ class PeerMachine:
         self._health = (healthy, detail)
         if self._state is PeerState.UP and self.config.fails_when_unhealthy and not healthy:
             return self._fail(self.view.devices_failed(self.phase, detail))
-        return self._heartbeat(now) if self._state in _REGISTERED else []
+        return self._heartbeat(now) if self._state in REGISTERED else []
 
     def _fail(self, error: BaseException, phase: Phase | None = None) -> Effects:
         """Fail, and say goodbye with the cause; `phase` is the phase of the error, by default the current one."""
         goodbye = Goodbye(phase or self.phase, type(error).__name__, goodbye_cause(error))
-        effects: Effects = [ev.Send(goodbye)] if self._state in (PeerState.REGISTERING, *_REGISTERED) else []
+        effects: Effects = [ev.Send(goodbye)] if self._state in (PeerState.REGISTERING, *REGISTERED) else []
         return effects + self._close(error)
 
     def _close(self, error: BaseException) -> Effects:
@@ -455,8 +424,8 @@ class PeerMachine:
         return True
 
     def _heartbeat_due(self) -> float | None:
-        patience_ends = self._initialization_deadline if self._state in _BEFORE_UP else None
-        return self._heartbeats.due(self.phase, self.view.updated_at, patience_ends)
+        patience_ends = self._initialization_deadline if self._state in BEFORE_UP else None
+        return self._heartbeats.due(self._watch.interval, self.phase, self.view.updated_at, patience_ends)
 
     def _hold(self, effects: Effects) -> Effects:
         """Keep the messages of a client that has yet to read what came while it did not run.
@@ -464,7 +433,7 @@ class PeerMachine:
         A coordinator that has gone meanwhile has left its last words there: to write would break the connection, and
         lose them.
         """
-        if self._state not in _REGISTERED:
+        if self._state not in REGISTERED:
             return effects
         self._held += [effect for effect in effects if isinstance(effect, ev.Send)]
         return [effect for effect in effects if not isinstance(effect, ev.Send)]
@@ -484,8 +453,8 @@ class PeerMachine:
         return [ev.Probe(self._tag(ev.Probe), host.link_address, host.incarnation)]
 
     def _ask_due(self) -> float | None:
-        """Return when to probe the coordinator's process: while the job comes up, once its address is known."""
-        if self.view.host is None or self._state not in _BEFORE_UP or ev.Probe in self._awaited:
+        """Return when to probe the coordinator's process, once its address is known."""
+        if self.view.host is None or ev.Probe in self._awaited:
             return None
         return self._watch.ask_due()
 
@@ -493,4 +462,4 @@ class PeerMachine:
         """Return when to dial the coordinator again although its connection stands."""
         if self._state is PeerState.REGISTERING:
             return self._watch.registration_due()
-        return self._watch.redial_due() if self._state in _REGISTERED else None
+        return self._watch.redial_due() if self._state in REGISTERED else None

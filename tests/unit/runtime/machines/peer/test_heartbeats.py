@@ -9,8 +9,8 @@ from bringup.runtime.machines.phases import Phase
 
 
 def begun() -> Heartbeats:
-    heartbeats = Heartbeats(1.0)
-    assert heartbeats.due(Phase.CONNECT, 0.0, None) is None, "the registration is the first"
+    heartbeats = Heartbeats()
+    assert heartbeats.due(1.0, Phase.CONNECT, 0.0, None) is None, "the registration is the first"
     heartbeats.begin(0.0)
     return heartbeats
 
@@ -18,16 +18,16 @@ def begun() -> Heartbeats:
 def test_a_phase_that_lasts_is_reported_soon_and_one_that_does_not_is_not() -> None:
     heartbeats = begun()
     heartbeats.phase_changed(0.3)
-    soon = heartbeats.due(Phase.DEVICES, 0.0, None)
+    soon = heartbeats.due(1.0, Phase.DEVICES, 0.0, None)
     assert soon == pytest.approx(0.35)
-    assert heartbeats.due(Phase.CONNECT, 0.0, None) == 1.0, "it is over again"
+    assert heartbeats.due(1.0, Phase.CONNECT, 0.0, None) == 1.0, "it is over again"
     assert heartbeats.send(Phase.DEVICES, 0.35) == 1
-    assert heartbeats.due(Phase.DEVICES, 0.35, None) == 1.35
+    assert heartbeats.due(1.0, Phase.DEVICES, 0.35, None) == 1.35
 
 
 def test_shortly_before_a_client_gives_up_it_asks_for_fresh_news_once() -> None:
     heartbeats = begun()
-    assert heartbeats.due(Phase.CONNECT, 0.0, 0.9) == pytest.approx(0.65)
-    assert heartbeats.due(Phase.CONNECT, 0.7, 0.9) == 1.0, "the news is fresh"
+    assert heartbeats.due(1.0, Phase.CONNECT, 0.0, 0.9) == pytest.approx(0.65)
+    assert heartbeats.due(1.0, Phase.CONNECT, 0.7, 0.9) == 1.0, "the news is fresh"
     heartbeats.send(Phase.CONNECT, 0.65)
-    assert heartbeats.due(Phase.CONNECT, 0.0, 0.9) == 1.65, "it has asked"
+    assert heartbeats.due(1.0, Phase.CONNECT, 0.0, 0.9) == 1.65, "it has asked"

@@ -387,7 +387,7 @@ def test_an_overloaded_coordinator_is_waited_for_while_the_job_comes_up(stage: A
 
 @pytest.mark.parametrize("outcome", [ProbeOutcome.SILENT, ProbeOutcome.REPLACED])
 def test_a_coordinator_that_does_not_answer_is_lost_after_the_timeout(outcome: ProbeOutcome) -> None:
-    for stage in (waiting_and_told_of_the_host, committing):
+    for stage in (waiting_and_told_of_the_host, committing, up):
         script = stage()
         error = failure(asked(script, outcome, 60.0))
         assert isinstance(error, CoordinatorLostError)
@@ -395,10 +395,9 @@ def test_a_coordinator_that_does_not_answer_is_lost_after_the_timeout(outcome: P
         assert script.now == 11.0
 
 
-def test_a_coordinator_of_a_job_that_is_up_is_not_asked() -> None:
+def test_a_coordinator_that_is_starved_and_answers_is_not_lost_when_the_job_is_up() -> None:
     script = up()
-    assert not [effect for effect in script.pass_time(10.9) if isinstance(effect, ev.Probe)]
-    assert isinstance(failure(script.pass_time(11.0)), CoordinatorLostError)
+    assert not any(isinstance(effect, ev.Failed) for effect in asked(script, ProbeOutcome.ALIVE, 60.0))
 
 
 def test_a_session_that_is_taken_up_again_is_a_sign_of_life_while_the_job_comes_up() -> None:

@@ -1,0 +1,23 @@
+"""The pace of heartbeats while a job comes up."""
+
+from __future__ import annotations
+
+import pytest
+
+from bringup.runtime.machines.pacing import pace, patience
+
+
+@pytest.mark.parametrize(
+    ("num_clients", "interval", "timeout", "expected"),
+    [
+        (4, 0.05, 0.1, (0.05, 0.1)),
+        (256, 1.0, 3.0, (1.0, 3.0)),
+        (1_000, 1.0, 10.0, (2.0, 10.0)),
+        (10_000, 1.0, 10.0, (20.0, 80.0)),
+        (10_000, 30.0, 60.0, (30.0, 60.0)),
+    ],
+)
+def test_the_pace_follows_the_number_of_clients_and_patience_the_pace(
+    num_clients: int, interval: float, timeout: float, expected: tuple[float, float]
+) -> None:
+    assert (pace(num_clients, interval), patience(num_clients, interval, timeout)) == expected
