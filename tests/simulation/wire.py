@@ -116,7 +116,7 @@ class Wire:
             Goal.PROBE,
             self.world.host_number(probe.link_address),
             partial(self._ask, judge, probe, answer),
-            is_wanted=lambda: bool(unanswered),
+            is_wanted=lambda: bool(unanswered) and judge.gone_at == EVER,
             final=lambda _: answer(ProbeOutcome.REFUSED),
         ).attempt()
 
