@@ -11,6 +11,7 @@ from functools import lru_cache
 _LONGEST = 300
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _ZONE = re.compile(r"[A-Za-z0-9_.-]+")
+_OCTETS = frozenset(map(str, range(256)))
 
 
 @dataclass(frozen=True, slots=True, order=False)
@@ -49,7 +50,12 @@ class Address:
             raise ValueError(f"{_quoted(text)} has no host; write host:port")
         if not port:
             raise ValueError(f"{_quoted(text)} has no port; write host:port")
-        return cls(host=parse_host(host), port=_parse_port(text, port))
+        return cls(host=_normal_host(host), port=_parse_port(text, port))
+
+    @property
+    def is_literal(self) -> bool:
+        """Whether the host is an IP address, which needs no resolver."""
+        return ":" in self.host or _is_ipv4(self.host)
 
     @property
     def is_loopback(self) -> bool:
@@ -57,14 +63,18 @@ class Address:
         name = self.host.removesuffix(".")
         if name == "localhost" or name.endswith(".localhost"):
             return True
-        ip = _ip_or_none(self.host)
-        return ip is not None and _unmapped(ip).is_loopback
+        if ":" not in self.host:
+            return name.startswith("127.") and _is_ipv4(name)
+        ip = _unmapped(self.host)
+        return ip is not None and ip.is_loopback
 
     @property
     def is_wildcard(self) -> bool:
         """Whether it means every interface (`0.0.0.0`, `::`), which can be bound but not dialled."""
-        ip = _ip_or_none(self.host)
-        return ip is not None and _unmapped(ip).is_unspecified
+        if ":" not in self.host:
+            return self.host == "0.0.0.0"
+        ip = _unmapped(self.host)
+        return ip is not None and ip.is_unspecified
 
 
 def parse_host(text: str) -> str:
@@ -80,15 +90,26 @@ def parse_host(text: str) -> str:
         ValueError: it is not one; the message quotes it and says why.
     """
     _check_characters(text)
+    return _normal_host(text)
+
+
+def _normal_host(text: str) -> str:
     if text.startswith("[") and text.endswith("]"):
         return _parse_ipv6(text[1:-1])
     if text.count(":") == 1:
         raise ValueError(f"{_quoted(text)} has a port; give the host alone")
     if ":" in text:
         return _parse_ipv6(text)
-    if re.fullmatch(r"[0-9.]+", text):
-        return _parse_ipv4(text)
-    return _parse_name(text)
+    if text.strip("0123456789."):
+        return _parse_name(text)
+    if not _is_ipv4(text):
+        raise ValueError(f"{_quoted(text)} is not an IPv4 address: four numbers in 0..255, none padded")
+    return text
+
+
+def _is_ipv4(text: str) -> bool:
+    octets = text.split(".")
+    return len(octets) == 4 and _OCTETS.issuperset(octets)
 
 
 def _check_characters(text: str) -> None:
@@ -96,7 +117,7 @@ def _check_characters(text: str) -> None:
         raise ValueError("it is empty")
     if len(text) > _LONGEST:
         raise ValueError(f"{_quoted(text)} is {len(text)} characters long; an address has at most {_LONGEST}")
-    if any(character.isspace() for character in text):
+    if text.split() != [text]:
         raise ValueError(f"{_quoted(text)} has white space in it")
     if not text.isascii():
         raise ValueError(f"{_quoted(text)} has characters beyond ASCII; write an international name in its xn-- form")
@@ -128,13 +149,6 @@ def _parse_port(text: str, digits: str) -> int:
     return port
 
 
-def _parse_ipv4(text: str) -> str:
-    try:
-        return str(ipaddress.IPv4Address(text))
-    except ValueError:
-        raise ValueError(f"{_quoted(text)} is not an IPv4 address: four numbers in 0..255, none padded") from None
-
-
 def _parse_ipv6(text: str) -> str:
     try:
         ip = ipaddress.IPv6Address(text)
@@ -159,18 +173,12 @@ def _parse_name(text: str) -> str:
     return name
 
 
-@lru_cache(maxsize=65536)
-def _ip_or_none(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _unmapped(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return ipaddress.ip_address(host)
+        ip = ipaddress.IPv6Address(host)
     except ValueError:
         return None
-
-
-def _unmapped(ip: ipaddress.IPv4Address | ipaddress.IPv6Address) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
-        return ip.ipv4_mapped
-    return ip
+    return ip.ipv4_mapped or ip
 
 
 def _quoted(text: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import random
 import socket
 import threading
@@ -32,10 +31,9 @@ class Endpoint:
 
 def literal_hosts(address: Address) -> list[str]:
     """Return the IP addresses of a literal or of `localhost`; none for a name that needs a resolver."""
-    try:
-        return [str(ipaddress.ip_address(address.host))]
-    except ValueError:
-        return ["127.0.0.1", "::1"] if address.is_loopback else []
+    if address.is_literal:
+        return [address.host]
+    return ["127.0.0.1", "::1"] if address.is_loopback else []
 
 
 class UnresolvedError(OSError):

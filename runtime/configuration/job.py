@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol, runtime_checkable
 
 from ...transport.addresses import Address
@@ -88,7 +89,7 @@ class JobSpec:
     @property
     def is_loopback(self) -> bool:
         """Whether no known address leads off this machine; so too in local mode."""
-        return all(_is_loopback(address) for address in self._known_addresses())
+        return _are_loopback(self._known_addresses())
 
     @property
     def own_address(self) -> str | None:
@@ -116,5 +117,6 @@ class JobSpec:
         return () if self.coordinator_address is None else (self.coordinator_address,)
 
 
-def _is_loopback(address: str) -> bool:
-    return not is_bns(address) and Address.parse(address).is_loopback
+@lru_cache(maxsize=16)  # asked several times of one job, which may be large
+def _are_loopback(addresses: tuple[str, ...]) -> bool:
+    return all(not is_bns(address) and Address.parse(address).is_loopback for address in addresses)

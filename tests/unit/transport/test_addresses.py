@@ -170,3 +170,14 @@ def test_a_host_alone(text: str, host: str) -> None:
 def test_what_is_no_host_is_refused_with_the_reason(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         parse_host(text)
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1:1", "10.0.0.1:1", "[::1]:1", "[fe80::1%eth0]:1"])
+def test_an_ip_address_needs_no_resolver(text: str) -> None:
+    assert Address.parse(text).is_literal
+
+
+@pytest.mark.parametrize("text", ["localhost:1", "h0:1", "127.example.com:1", "10.0.0.1.example.com:1"])
+def test_a_name_needs_a_resolver_and_is_not_judged_by_its_digits(text: str) -> None:
+    assert not Address.parse(text).is_literal
+    assert Address.parse(text).is_loopback == text.startswith("localhost")
