@@ -33,7 +33,8 @@ def _answer(program: str, fork: bool, kind: str, fields: Mapping[str, Any]) -> O
             return Outcome(
                 failure=f"the library runs {threads - 1} threads once imported: measure it with --spawn exec"
             )
-    return carry_out(program, find(kind)(**fields), fork)
+    # The command asks nothing before it has the answer: its pipe can be read only once it has ended, however.
+    return carry_out(program, find(kind)(**fields), fork, lifeline=sys.stdin.fileno())
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""The libraries that are measured side by side, each on CPU and loopback: bringup, jax, torch and tensorflow's dtensor.
+"""The libraries that are measured side by side, each on CPU and loopback: bringup, jax, torch, tensorflow's dtensor.
 
 They are imported by name, where they are used: none but bringup itself is a dependency. torch asks the machine's
 resolver for the name of 127.0.0.1 while it starts; its figures hold where that answers at once, or where there is none.
@@ -15,6 +15,8 @@ import time
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+
+from .floor import meet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -158,11 +160,12 @@ BRINGUP = Library(
     ("grpcio", "protobuf", "numpy", "uvloop"),
     _bringup,
 )
+GRPC = Library("grpc.aio alone", ("grpc.aio", "bringup.transport.grpc.settings", "uvloop"), ("grpcio", "uvloop"), meet)
 JAX = Library("jax", ("jax", "jax.distributed"), ("jax", "jaxlib"), _jax)
 TORCH = Library("torch gloo", ("torch", "torch.distributed"), ("torch",), _torch)
 DTENSOR = Library("tf dtensor", ("tensorflow",), ("tensorflow", "tensorflow-cpu"), _dtensor)
 
-LIBRARIES: Mapping[str, Library] = {"BRINGUP": BRINGUP, "JAX": JAX, "TORCH": TORCH, "DTENSOR": DTENSOR}
+LIBRARIES: Mapping[str, Library] = {"BRINGUP": BRINGUP, "GRPC": GRPC, "JAX": JAX, "TORCH": TORCH, "DTENSOR": DTENSOR}
 
 
 @dataclass(frozen=True, slots=True)

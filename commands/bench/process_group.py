@@ -62,6 +62,7 @@ class ProcessGroup:
         early: The clients with a gate of their own, which opens first.
         fresh: The clients that are fresh interpreters; the others are forked from this process, which must have one
             thread.
+        lifeline: A descriptor that can be read once nobody waits for the trial any more, which ends it.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class ProcessGroup:
         *,
         early: Collection[int] = (),
         fresh: Collection[int] = (),
+        lifeline: int | None = None,
     ) -> None:
         self._program, self._assignments, self._early, self._fresh = program, assignments, early, fresh
         self._pids: dict[int, int] = {}
@@ -79,6 +81,9 @@ class ProcessGroup:
         self._inboxes: dict[int, deque[Sequence[Any]]] = {}
         self._unheard: set[int] = set()  # the clients whose inbox may have a message: a look into all takes n^2 looks
         self._selector = selectors.DefaultSelector()
+        self._lifeline = lifeline
+        if lifeline is not None:
+            self._selector.register(lifeline, selectors.EVENT_READ)
         self._early_gate, self._late_gate, self._leave_gate = os.pipe(), os.pipe(), os.pipe()
         self._writers = {self._early_gate[1], self._late_gate[1], self._leave_gate[1]}
 
@@ -94,7 +99,8 @@ class ProcessGroup:
         for file in self._output.values():
             file.close()
         for key in list(self._selector.get_map().values()):
-            os.close(key.fd)
+            if key.fd != self._lifeline:
+                os.close(key.fd)
         self._selector.close()
         for descriptor in {self._early_gate[0], self._late_gate[0], self._leave_gate[0], *self._writers}:
             os.close(descriptor)
@@ -144,9 +150,15 @@ class ProcessGroup:
                 raise RunFailed(f"after {timeout:g} s {kind!r} had not been heard of client {ids}")
 
     def listen(self, timeout: float) -> bool:
-        """Read the next messages; returns whether one came within `timeout` seconds."""
+        """Read the next messages; returns whether one came within `timeout` seconds.
+
+        Raises:
+            RunFailed: nobody waits for the trial any more.
+        """
         events = self._selector.select(max(0.0, timeout))
         for key, _ in events:
+            if key.fd == self._lifeline:
+                raise RunFailed("the command that asked for the trial has ended")
             self._read(key.fd, key.data)
         return bool(events)
 

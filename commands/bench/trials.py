@@ -72,18 +72,19 @@ class Trial(ABC):
         """
 
 
-def carry_out(program: str, trial: Trial, fork: bool) -> Outcome:
+def carry_out(program: str, trial: Trial, fork: bool, lifeline: int | None = None) -> Outcome:
     """Carry one trial out in this process.
 
     Args:
         program: `module:attribute` of the clients' `Program`.
         trial: The trial.
         fork: Whether the clients are forked from this process, which must have one thread then.
+        lifeline: See `ProcessGroup`.
     """
     ports = tuple(trial.ports)  # one for all clients
     assignments = [Assignment(one, ports, trial.orders(one)) for one in trial.order]
     fresh = trial.fresh if fork else trial.order
-    with ProcessGroup(program, assignments, early=trial.early, fresh=fresh) as clients:
+    with ProcessGroup(program, assignments, early=trial.early, fresh=fresh, lifeline=lifeline) as clients:
         try:
             clients.start()
             clients.hear("ready", READY_TIMEOUT)

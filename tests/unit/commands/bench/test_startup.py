@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import random
+import select
+import subprocess
+import sys
 import textwrap
 from typing import TYPE_CHECKING
 
 import pytest
+from rich.table import Table
 
 from bringup.commands.bench.host import Host
-from bringup.commands.bench.startup import Settings, draw_trial
+from bringup.commands.bench.startup import Row, Settings, draw_trial, startup_table
 from bringup.commands.bench.trials import Outcome, StartupTrial
 from bringup.transport.tcp.interfaces import free_ports
 
@@ -51,11 +55,18 @@ LIBRARIES = """
             if assignment.client_id == 0:
                 threading.Event().wait()
 
+    class Born(Trivial):
+        def come_up(self, assignment):
+            with open("born", "w") as fifo:
+                print(os.getpid(), file=fifo)
+            threading.Event().wait()
+
     class Threaded(Trivial):
         def load(self):
             threading.Thread(target=threading.Event().wait, daemon=True).start()
 
-    TRIVIAL, FAILING, DYING, HANGING, THREADED = Trivial(), Failing(), Dying(), Hanging(), Threaded()
+    TRIVIAL, FAILING, DYING, HANGING = Trivial(), Failing(), Dying(), Hanging()
+    BORN, THREADED = Born(), Threaded()
 """
 
 Carry = Callable[..., Outcome] if TYPE_CHECKING else object
@@ -119,6 +130,41 @@ def test_a_client_that_hangs_is_killed_at_the_timeout(carry_out: Carry, tmp_path
     assert outcome == Outcome(None, "after 0.5 s 'returned' had not been heard of client 0")
     pids = [int(path.read_text().strip("[]").split(",")[0]) for path in tmp_path.glob("client-*")]
     assert not [pid for pid in pids if _runs(pid)]
+
+
+COMMAND = """
+import sys
+from bringup.commands.bench.host import Host
+from bringup.commands.bench.startup import StartupTrial
+with Host("bench_libraries:BORN", "fork", {"PYTHONPATH": sys.argv[1]}) as host:
+    host.run(StartupTrial(ports=(9000, 9001, 9002), order=(0, 1, 2)))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="the end of somebody else's child is seen on Linux alone")
+@pytest.mark.usefixtures("carry_out")
+def test_no_client_outlives_a_command_that_was_killed(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "born")
+    command = subprocess.Popen([sys.executable, "-P", "-c", COMMAND, str(tmp_path)])
+    with os.fdopen(os.open(tmp_path / "born", os.O_RDWR)) as born:  # open for both, it has no end between two writers
+        ends = [os.pidfd_open(int(born.readline())) for _ in range(3)]
+    command.kill()
+    command.wait()
+    for end in ends:
+        assert select.select([end], [], [], 60)[0]
+        os.close(end)
+
+
+def test_the_unit_of_ratios_is_grpc_alone_where_it_is_measured() -> None:
+    rows = [Row(name, 4, seconds=[seconds]) for name, seconds in (("bringup", 0.3), ("grpc.aio alone", 0.2))]
+    assert cells_of(startup_table(rows), "ratio") == ["1.50", "1.00"]
+    rows[1] = Row("jax", 4, seconds=[0.9])
+    assert cells_of(startup_table(rows), "ratio") == ["1.00", "3.00"]
+    assert cells_of(startup_table(rows[:1]), "ratio") == []
+
+
+def cells_of(table: Table, heading: str) -> list[object]:
+    return [cell for column in table.columns if column.header == heading for cell in column.cells]
 
 
 def test_a_library_that_runs_threads_is_not_forked(carry_out: Carry) -> None:
