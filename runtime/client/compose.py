@@ -105,7 +105,7 @@ def _make_devices(plan: Plan, import_module: Callable[[str], ModuleType]) -> Dev
 
 
 def _make_services(plan: Plan, coordinator: CoordinatorMachine) -> ServiceServer:
-    machine = ServiceMachine(plan.job.num_clients, plan.options.kv_max_bytes, coordinator.whereabouts, coordinator.live)
+    machine = ServiceMachine(plan.job.num_clients, plan.options.kv_max_bytes, coordinator.whereabouts, coordinator.dead)
     return ServiceServer(
         machine, lambda sender: coordinator.is_member(sender.client_id, sender.incarnation), time.monotonic
     )

@@ -11,6 +11,7 @@ from ...transport.ports import Frame, LinkIdentity, ServiceLink
 from ...transport.wire.framing import decode, encode_parts
 from ...transport.wire.services import EndOther, ServiceReply, ServiceRequest
 from ...transport.wire.session_messages import Acknowledge, OpenSession, SessionMessage
+from ...transport.wire.shared_replies import ReplyEncoder
 from ..machines.session.effects import Began, Drop, Effects, Ended, Finish
 from ..machines.session.limits import SERVICES_KEPT_MAX
 from ..machines.session.table import AcceptedSession, SessionTable, not_for_clients
@@ -53,6 +54,7 @@ class RemoteSessions:
         self._table: SessionTable[_Key, list[bytes]] = SessionTable(SERVICES_KEPT_MAX)
         self._alarm = Alarm(self._wake, clock, on_crash)
         self._links: dict[int, ServiceLink] = {}
+        self._encoder = ReplyEncoder()
         self._callers: dict[int, int] = {}  # the number that the services know a session by
 
     def __len__(self) -> int:
@@ -131,7 +133,7 @@ class RemoteSessions:
             write_all(link, partial(session.next_to_send, number))
 
     def _reply(self, session: _Session, reply: ServiceReply) -> None:
-        parts = encode_parts(reply)
+        parts = self._encoder.encode(reply)
         if session.pass_through(parts):
             self._links[session.carrier].send(parts)
         elif effects := self._table.put(session.number, parts):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 from ...transport.wire.messages import KindRun, Leaver
@@ -61,3 +62,55 @@ def join_runs(parts: Iterable[Iterable[KindRun]]) -> tuple[KindRun, ...]:
     """Return the runs of all `parts`, one after the other, as runs."""
     groups = itertools.groupby(itertools.chain.from_iterable(parts), key=lambda run: run.kind)
     return tuple(KindRun(kind, sum(run.count for run in group)) for kind, group in groups)
+
+
+class IdRuns:
+    """A set of ids, kept as runs: a change costs their number at most, and so does to read it as ranges.
+
+    Args:
+        packed: the ids that it begins with, as from `pack_ids`.
+    """
+
+    def __init__(self, packed: Sequence[int] = ()) -> None:
+        # The first id of each run, and the first one after it.
+        self._bounds = [bound + place % 2 for place, bound in enumerate(packed)]
+        self._size = sum(self._bounds[1::2]) - sum(self._bounds[::2])
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __contains__(self, client_id: int) -> bool:
+        return bisect_right(self._bounds, client_id) % 2 == 1
+
+    def packed(self) -> tuple[int, ...]:
+        """Return the ids as pairs of first and last id of each run."""
+        return tuple(bound - place % 2 for place, bound in enumerate(self._bounds))
+
+    def add(self, client_id: int) -> None:
+        """Add an id. Idempotent."""
+        if client_id not in self:
+            self._flip(client_id, 1)
+
+    def discard(self, client_id: int) -> None:
+        """Remove an id, if it is there."""
+        if client_id in self:
+            self._flip(client_id, -1)
+
+    def within(self, packed: Sequence[int]) -> IdRuns:
+        """Return the ids of this set that are in `packed`, too."""
+        pairs: list[int] = []
+        for first, last in zip(packed[::2], packed[1::2], strict=True):
+            start, end = bisect_right(self._bounds, first), bisect_left(self._bounds, last + 1)
+            inner = self._bounds[start:end]
+            bounds = [*([first] if start % 2 else []), *inner, *([last + 1] if end % 2 else [])]
+            pairs += [bound - place % 2 for place, bound in enumerate(bounds)]
+        return IdRuns(pairs)
+
+    def _flip(self, client_id: int, by: int) -> None:
+        for bound in (client_id, client_id + 1):
+            place = bisect_left(self._bounds, bound)
+            if self._bounds[place : place + 1] == [bound]:
+                del self._bounds[place]
+            else:
+                self._bounds.insert(place, bound)
+        self._size += by

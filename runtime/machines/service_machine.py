@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 
 from ...transport.wire.services import (
     CancelCall,
@@ -15,7 +15,7 @@ from ...transport.wire.services import (
     ServiceRequest,
 )
 from .barrier.rounds import BarrierRounds, RoundStatus
-from .id_ranges import pack_ids
+from .id_ranges import IdRuns
 from .kv.store import StoreMachine
 
 Replies = list[tuple[int, ServiceReply]]
@@ -30,7 +30,7 @@ class ServiceMachine:
         num_clients: of the job.
         kv_max_bytes: what the key-value store may hold.
         describe: says where a client is, for the text of a time-out.
-        live: the clients that are alive.
+        dead: the clients that are dead, as far as is known: few, as the job fails for any.
     """
 
     def __init__(
@@ -38,10 +38,10 @@ class ServiceMachine:
         num_clients: int,
         kv_max_bytes: int,
         describe: Callable[[int], str],
-        live: Callable[[], Iterable[int]],
+        dead: Callable[[], Collection[int]],
     ) -> None:
-        self._live = live
-        self._stayers = set(range(num_clients))
+        self._dead = dead
+        self._stayers = IdRuns((0, num_clients - 1))
         self._has_others = num_clients > 1
         self._getting: dict[int, int] = {}
         self._store = StoreMachine(kv_max_bytes)
@@ -52,7 +52,7 @@ class ServiceMachine:
         if isinstance(request, EnterBarrier):
             return self._barriers.enter(session, client_id, request, now)
         if isinstance(request, ListLive):
-            return [(session, ClientIds(request.ticket, pack_ids(self._live())))]
+            return [(session, ClientIds(request.ticket, self._live()))]
         if isinstance(request, CancelCall):
             self._barriers.cancel(session, request.ticket, now)
             return self._store.handle(session, request) + self._barriers.abandon()
@@ -67,14 +67,24 @@ class ServiceMachine:
         """Note that a client leaves the job; calls that can only end with its help fail."""
         self._stayers.discard(client_id)
         replies = self._barriers.leave(client_id, now)
-        for session in self._getting:
-            replies += self._give_up_waiting(session)
+        if len(self._stayers) <= 1:
+            for session in self._getting:
+                replies += self._give_up_waiting(session)
         return replies
+
+    def _live(self) -> tuple[int, ...]:
+        """Return the clients that are neither dead nor leaving, as far as is known, as ranges."""
+        if not (dead := self._dead()):
+            return self._stayers.packed()
+        live = IdRuns(self._stayers.packed())
+        for client_id in dead:
+            live.discard(client_id)
+        return live.packed()
 
     def _give_up_waiting(self, session: int) -> Replies:
         """End the pending gets of a session if all other clients have left."""
-        is_alone = self._has_others and self._stayers <= {self._getting[session]}
-        return self._store.give_up_waiting(session) if is_alone else []
+        others = len(self._stayers) - (self._getting[session] in self._stayers)
+        return self._store.give_up_waiting(session) if self._has_others and not others else []
 
     def close_session(self, session: int, now: float) -> Replies:
         """Drop the state of a session that has ended."""

@@ -120,7 +120,7 @@ class JobOfPeers:
         if client_id == 0:
             machine = self._machine = CoordinatorMachine(self._coordinator_config())
             services = ServiceServer(
-                ServiceMachine(self._num_clients, 2**20, machine.whereabouts, machine.live),
+                ServiceMachine(self._num_clients, 2**20, machine.whereabouts, machine.dead),
                 lambda sender: machine.is_member(sender.client_id, sender.incarnation),
                 time.monotonic,
             )

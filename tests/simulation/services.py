@@ -102,7 +102,7 @@ class SimulatedServices:
     def __init__(self, host: Process, coordinator: CoordinatorMachine, store: StoreOracle) -> None:
         num_clients = host.world.num_clients
         self._host = host
-        self._machine = ServiceMachine(num_clients, _KV_MAX_BYTES, coordinator.whereabouts, coordinator.live)
+        self._machine = ServiceMachine(num_clients, _KV_MAX_BYTES, coordinator.whereabouts, coordinator.dead)
         self.sessions = _ServiceSessions(host, self)
         self._links: dict[Process, _ServiceLink] = {}
         self._local = Stream(host.world.network, host.client_id, host, is_local=True, sender=host)

@@ -34,7 +34,7 @@ FRAME_BYTES_MAX = 2 * VALUE_BYTES_MAX + 1024 * 1024
 """Of what follows a length: compare-and-set carries two values."""
 
 _LENGTH = struct.Struct("!I")
-_LENGTH_BYTES = _LENGTH.size
+LENGTH_BYTES = _LENGTH.size
 _VIEW_BYTES_MIN = 16 * 1024
 """Shorter frames are copied: that is cheaper than a view."""
 _APART_BYTES_MIN = 16 * 1024
@@ -44,7 +44,8 @@ _WITHIN_BOUNDS = TEXT_CHARS_MAX
 
 _EMPTY_BYTES = len(_encode(b""))
 
-_pack_length = _LENGTH.pack
+frame_length = _LENGTH.pack
+"""Returns the first bytes of a frame, given how many follow."""
 _unpack_length = _LENGTH.unpack_from
 _decode = decoder_of(ServiceMessage)
 
@@ -90,7 +91,7 @@ def encode_parts(message: ServiceMessage) -> list[bytes]:
         if type(message) is Refusal and (sendable := _sendable(message)) != message:
             return encode_parts(sendable)
         raise _unsendable(message, error) from None
-    return [_pack_length(len(body)) + body]
+    return [frame_length(len(body)) + body]
 
 
 def encode(message: ServiceMessage) -> bytes:
@@ -139,7 +140,7 @@ def _in_parts(message: ServiceMessage) -> list[bytes]:
             f"{type(message).__name__} cannot be sent: it takes {size} bytes, at most {FRAME_BYTES_MAX} are allowed, "
             f"and {VALUE_BYTES_MAX} for one value; split the value over several keys"
         )
-    parts[0] = _pack_length(size) + parts[0]
+    parts[0] = frame_length(size) + parts[0]
     return parts
 
 
@@ -225,7 +226,7 @@ def _unsendable(message: ServiceMessage, error: Exception) -> ConfigurationError
 
 def framed(message: bytes) -> bytes:
     """Return the frame of a message that is encoded already, its length included."""
-    return _pack_length(len(message)) + message
+    return frame_length(len(message)) + message
 
 
 class Deframer:
@@ -247,24 +248,24 @@ class Deframer:
             if len(self._partial) < self._missing:
                 return []
             data, self._partial = self._partial, bytearray()
-        elif len(data) > _LENGTH_BYTES and _unpack_length(data)[0] == len(data) - _LENGTH_BYTES < _VIEW_BYTES_MIN:
-            return [bytes(data[_LENGTH_BYTES:])]
+        elif len(data) > LENGTH_BYTES and _unpack_length(data)[0] == len(data) - LENGTH_BYTES < _VIEW_BYTES_MIN:
+            return [bytes(data[LENGTH_BYTES:])]
         return self._cut(data)
 
     def _cut(self, data: bytes | bytearray | memoryview) -> list[bytes | memoryview]:
         frames: list[bytes | memoryview] = []
         view = memoryview(data)
         start, end = 0, len(data)
-        self._missing = _LENGTH_BYTES
-        while end - start >= _LENGTH_BYTES:
+        self._missing = LENGTH_BYTES
+        while end - start >= LENGTH_BYTES:
             (length,) = _unpack_length(data, start)
             if not 0 < length <= self._limit:
                 raise MalformedMessageError(f"a frame of {length} bytes was announced: 1 to {self._limit} may be")
-            stop = start + _LENGTH_BYTES + length
+            stop = start + LENGTH_BYTES + length
             if stop > end:
-                self._missing = _LENGTH_BYTES + length
+                self._missing = LENGTH_BYTES + length
                 break
-            frame = view[start + _LENGTH_BYTES : stop]
+            frame = view[start + LENGTH_BYTES : stop]
             frames.append(bytes(frame) if length < _VIEW_BYTES_MIN else frame)
             start = stop
         if start < end:

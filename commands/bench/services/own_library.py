@@ -114,7 +114,7 @@ async def _serve(assignment: Assignment, host: HostPipe, clients: int) -> None:
     from ....transport.network import GrpcNetwork
 
     allow_files(clients)
-    machine = ServiceMachine(clients, Options().kv_max_bytes, lambda _: "in a crowd", lambda: range(clients))
+    machine = ServiceMachine(clients, Options().kv_max_bytes, lambda _: "in a crowd", tuple)
     server = ServiceServer(machine, lambda sender: sender == identity(sender.client_id), time.monotonic)
     network = GrpcNetwork(own=None, loopback=True, bind_address=LOOPBACK, ring_port=assignment.ports[0])
     listener = await network.serve_links(identity(0).incarnation, server.welcome)

@@ -90,13 +90,13 @@ def mismatch(
 
 
 def departure(
-    name: str, absent: Sequence[int], waiting: Collection[int], ended: int | None, describe: Callable[[int], str]
+    name: str, absent: tuple[int, ...], waiting: Collection[int], ended: int | None, describe: Callable[[int], str]
 ) -> Failure:
     """Return the failure of a round to which clients that are leaving have not come.
 
     Args:
         name: the barrier.
-        absent: their ids, in order.
+        absent: their ids, as ranges.
         waiting: who has come.
         ended: how many rounds of the name have ended, where that is known.
         describe: where a client is, or an empty text.
@@ -105,7 +105,7 @@ def departure(
     place = describe(absent[0])
     leaver = f"client {absent[0]}" + (f" ({place})" if place else "")
     text = round_without(what, leaver, waiting, ended)
-    return Failure(PeerFailedError.__name__, text, pack_ids(absent))
+    return Failure(PeerFailedError.__name__, text, absent)
 
 
 @dataclass(slots=True)

@@ -33,7 +33,7 @@ from dataclasses import dataclass, field
 
 from ....errors import ConfigurationError
 from ....transport.wire.services import Done, EnterBarrier, Refusal, ServiceReply
-from ..id_ranges import pack_ids
+from ..id_ranges import IdRuns, pack_ids, unpack_ids
 from .failures import Failure, KeptFailures, RoundCounts, departure, mismatch, shown, time_out
 from .participants import Participants, read_participants
 
@@ -110,7 +110,8 @@ class BarrierRounds:
         self._calls: dict[int, dict[int, tuple[_Round, int]]] = {}
         self._deadlines = _Deadlines()
         self._kept = KeptFailures()
-        self._leavers: set[int] = set()
+        self._leavers = IdRuns()
+        self._abandoned: dict[_Round, None] = {}  # those from which a leaver has withdrawn its call
         self._counts = RoundCounts()
 
     # Transitions.
@@ -169,17 +170,20 @@ class BarrierRounds:
 
     def leave(self, client_id: int, now: float) -> Replies:
         """Take in that a client leaves the job, and fail the rounds to which it has not come."""
+        replies = self.expire(now)
         self._leavers.add(client_id)
-        return self.expire(now) + self.abandon()
+        held_up = [r for r in self._rounds.values() if client_id not in r.waiting and client_id in r.participants]
+        for this_round in held_up:
+            replies += self._fail_without(this_round)
+        return replies + self.abandon()
 
     def abandon(self) -> Replies:
-        """Fail the rounds that wait for a client which leaves, also where it has withdrawn its call."""
+        """Fail the rounds from which a client has withdrawn its call that leaves."""
         replies: Replies = []
-        for this_round in list(self._rounds.values()) if self._leavers else ():
-            if absent := self._absent(this_round.participants, this_round.waiting):
-                failure = self._without(this_round.name, absent, this_round.waiting)
-                # It does not count: the leaver has come to none beyond those before it.
-                replies += [(where, failure.refusal(ticket)) for where, ticket in self._end(this_round)]
+        abandoned, self._abandoned = self._abandoned, {}
+        for this_round in abandoned:
+            if not this_round.is_over:
+                replies += self._fail_without(this_round)
         return replies
 
     def expire(self, now: float) -> Replies:
@@ -217,8 +221,10 @@ class BarrierRounds:
         this_round = _Round(request.name, participants, client_id, patience, now + patience, len(participants))
         if participants.stranger is not None or client_id not in participants:
             return self._disagree(this_round, session, client_id, request.ticket, participants)
-        if absent := self._absent(participants, (client_id,)):
-            return [(session, self._without(request.name, absent, (client_id,)).refusal(request.ticket))]
+        absent = self._leavers.within(participants.pairs)
+        absent.discard(client_id)
+        if absent:
+            return [(session, self._without(request.name, absent.packed(), (client_id,)).refusal(request.ticket))]
         self._rounds[request.name] = this_round
         self._deadlines.add(this_round)
         replies = self._join(this_round, session, client_id, request.ticket)
@@ -234,10 +240,14 @@ class BarrierRounds:
         self._counts.count(this_round.name)
         return [(where, Done(each)) for where, each in self._end(this_round)]
 
-    def _absent(self, participants: Participants, came: Collection[int]) -> list[int]:
-        return sorted(each for each in self._leavers if each in participants and each not in came)
+    def _fail_without(self, this_round: _Round) -> Replies:
+        leavers = unpack_ids(self._leavers.within(this_round.participants.pairs).packed())
+        absent = pack_ids(each for each in leavers if each not in this_round.waiting)
+        failure = self._without(this_round.name, absent, this_round.waiting)
+        # It does not count: the leaver has come to none beyond those before it.
+        return [(where, failure.refusal(ticket)) for where, ticket in self._end(this_round)]
 
-    def _without(self, name: str, absent: list[int], waiting: Collection[int]) -> Failure:
+    def _without(self, name: str, absent: tuple[int, ...], waiting: Collection[int]) -> Failure:
         return departure(name, absent, waiting, self._counts.ended(name), self._describe)
 
     def _give_up(self, this_round: _Round, client_id: int, ticket: int) -> Refusal:
@@ -285,6 +295,8 @@ class BarrierRounds:
         self._forget(*this_round.waiting.pop(client_id))
         if not this_round.waiting:
             self._end(this_round)
+        elif client_id in self._leavers:
+            self._abandoned[this_round] = None
 
     def _forget(self, session: int, ticket: int) -> None:
         calls = self._calls[session]

@@ -15,7 +15,7 @@ has lasted too long is forgiven, and counted. Orderly leaving works like a barri
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from ....errors import CoordinatorLostError, PeerFailedError, TopologyError
 from ....transport.wire.messages import (
@@ -199,10 +199,9 @@ class CoordinatorMachine:
         member = self._members.get(client_id)
         return member is not None and member.register.incarnation == incarnation
 
-    def live(self) -> list[int]:
-        """Return the clients that are neither dead nor leaving, as far as is known."""
-        dead = self._suspicions.dead
-        return [member.client_id for member in self._members if member.client_id not in dead and not member.is_leaving]
+    def dead(self) -> Collection[int]:
+        """Return the clients that are dead, as far as is known."""
+        return self._suspicions.dead
 
     def whereabouts(self, client_id: int) -> str:
         """Return address, phase and step of a client, for a text."""

@@ -54,7 +54,7 @@ class FarEnd:
 
 @pytest.fixture
 def server() -> ServiceServer:
-    services = ServiceMachine(2, 2**20, str, lambda: [0, 1])
+    services = ServiceMachine(2, 2**20, str, tuple)
     return ServiceServer(services, lambda sender: sender == CLIENT, time.monotonic)
 
 

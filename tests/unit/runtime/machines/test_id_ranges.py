@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bringup.runtime.machines.id_ranges import format_ids, pack_ids, unpack_ids
+from bringup.runtime.machines.id_ranges import IdRuns, format_ids, pack_ids, unpack_ids
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,19 @@ def test_what_is_packed_unpacks_sorted(ids: set[int]) -> None:
 def test_half_a_pair_is_refused() -> None:
     with pytest.raises(ValueError, match="shorter"):
         list(unpack_ids((1, 2, 3)))
+
+
+_IDS = st.integers(0, 40)
+
+
+@given(st.sets(_IDS), st.lists(st.tuples(st.booleans(), _IDS)), st.sets(_IDS))
+def test_runs_are_a_set_of_ids(begun: set[int], changes: list[tuple[bool, int]], others: set[int]) -> None:
+    runs, ids = IdRuns(pack_ids(begun)), set(begun)
+    for is_added, client_id in changes:
+        (runs.add if is_added else runs.discard)(client_id)
+        (ids.add if is_added else ids.discard)(client_id)
+        assert runs.packed() == pack_ids(ids)
+        assert len(runs) == len(ids)
+    assert [client_id for client_id in range(42) if client_id in runs] == sorted(ids)
+    assert runs.within(pack_ids(others)).packed() == pack_ids(ids & others)
+    assert len(runs.within(pack_ids(others))) == len(ids & others)

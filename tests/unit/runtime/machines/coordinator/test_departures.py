@@ -32,9 +32,7 @@ class Job:
     """The services of a job; a client's session has its id, and tickets count."""
 
     def __init__(self, num_clients: int = N) -> None:
-        self.services = ServiceMachine(
-            num_clients, 2**20, lambda c: f"host-{c}, in phase ready", lambda: range(num_clients)
-        )
+        self.services = ServiceMachine(num_clients, 2**20, lambda c: f"host-{c}, in phase ready", tuple)
         self.tickets = 0
 
     def call(self, client_id: int, make: Any, *arguments: Any) -> dict[int, ServiceReply]:
