@@ -1,61 +1,100 @@
-"""`python -m tests.simulation.calibrate`: measures the constants of `costs` on this machine, with the shipped code."""
+"""`python -m tests.simulation.calibrate`: measures the constants of `costs` on this machine, with the shipped code.
+
+All figures are of processor time, so that other load changes them little. The coordinator serves a crowd of clients
+over gRPC, which a second process plays; links are TCP within one process.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import multiprocessing
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
+import uvloop
+
 from bringup.runtime.drivers.coordinator import CoordinatorDriver
+from bringup.runtime.machines.coordinator import events as ev
 from bringup.runtime.machines.coordinator.config import CoordinatorConfig
 from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
 from bringup.transport.addresses import Address
 from bringup.transport.credentials import INSECURE
 from bringup.transport.grpc.connection import GrpcServer, open_connection
 from bringup.transport.names import Names
+from bringup.transport.tcp.interfaces import free_ports
+from bringup.transport.tcp.link import TcpLink
 from bringup.transport.wire import framing
 from bringup.transport.wire.control import decode, encode
 from bringup.transport.wire.messages import (
     PROTOCOL_VERSION,
+    Beat,
+    Commit,
     Formed,
     GroupPlace,
     Heartbeat,
     HeartbeatAck,
     MemberInfo,
     Register,
+    Step,
+    StepMark,
     TopologyReply,
+    Verdict,
 )
 from bringup.transport.wire.services import Items, KeyValue
+from bringup.transport.wire.session_messages import Acknowledge, OpenSession
 
-_PORT = 29_871
-_CLIENTS = 100
+_CLIENTS = 200
 _BEATS = 50
+_PAUSE = 0.005
+_ACKNOWLEDGED = 16
+_HOPS = 2000
+_LINKS = 50
+_WAVES = 100
+_SEGMENT = 256 * 1024
+_SEGMENTS = 200
 
 
 def main() -> None:
     """Print the figures."""
+    uvloop.install()
+    _codecs()
+    asyncio.run(_control_plane())
+    asyncio.run(_links())
+
+
+# Encoding and decoding.
+
+
+def _codecs() -> None:
     beat = Heartbeat(5, "ready", True, "", 5, 1.0)
-    formed, again = _formed(1000), _formed(1000)
-    items = Items(1, tuple(KeyValue(f"directory/key-{n}", b"value") for n in range(4000)))
-    size = len(encode(formed))
-    print(f"encode a heartbeat        {_micros(lambda: encode(beat), 20_000):8.2f} us")
-    print(f"decode a heartbeat        {_micros(lambda: decode(encode(beat)), 20_000):8.2f} us, encoding included")
-    print(f"encode a byte of Formed   {_micros(lambda: encode(again), 1) / size:8.4f} us")
-    print(f"decode a byte of Formed   {_micros(lambda: decode(encode(formed)), 20) / size:8.4f} us")
-    parts = framing.encode(items)
-    print(f"encode a byte of Items    {_micros(lambda: framing.encode(items), 20) / len(parts):8.4f} us")
-    print(f"a call of Python          {_micros(_calls, 20) / 100_000:8.4f} us")
-    print(f"a beat and its answer     {asyncio.run(_heartbeats()):8.2f} us at the coordinator, all included")
-
-
-def _formed(num_clients: int) -> Formed:
-    members = (
-        MemberInfo(n, f"host-{n}:10000", f"host-{n}", 1000 + n, 2**63 + n, f"host-{n}:20000")
-        for n in range(num_clients)
+    wave = Beat(
+        5,
+        0.1,
+        1.1,
+        steps=tuple(StepMark(n, 100, 0.5, 0.5) for n in range(16)),
+        slowest=tuple(Step(n, 100, 0.5) for n in range(16)),
     )
-    return Formed("0" * 32, 1, GroupPlace(0, 1, 0, num_clients - 1), (), tuple(members))
+    formed = Formed("0" * 32, 1, GroupPlace(3, 100, 300, 399), (_info(300), _info(302)), ())
+    items = Items(1, tuple(KeyValue(f"directory/key-{n}", b"value") for n in range(4000)))
+    _print("encode a heartbeat", _micros(lambda: encode(beat), 20_000))
+    _print("encode and decode a heartbeat", _micros(lambda: decode(encode(beat)), 20_000))
+    _print("encode and decode a beat of 32 steps", _micros(lambda: decode(encode(wave)), 2_000))
+    _print("encode and decode a Formed", _micros(lambda: decode(encode(formed)), 5_000))
+    for name, message in {"Heartbeat": beat, "Beat": wave, "Formed": formed}.items():
+        print(f"{'bytes of a ' + name:45}{len(encode(message)):10}")
+    parts = framing.encode(items)
+    _print("encode a byte of Items", _micros(lambda: framing.encode(items), 20) / len(parts))
+    _print("a call of Python", _micros(_calls, 20) / 100_000)
+
+
+def _info(client_id: int) -> MemberInfo:
+    host = f"host-{client_id}"
+    return MemberInfo(client_id, f"{host}:10000", host, 1000 + client_id, 2**63 + client_id, f"{host}:20000")
+
+
+def _print(what: str, micros: float) -> None:
+    print(f"{what:45}{micros:10.4f} us")
 
 
 def _micros(action: Callable[[], Any], times: int) -> float:
@@ -76,59 +115,161 @@ def _called(number: int) -> int:
     return number
 
 
-async def _heartbeats() -> float:
+# The coordinator, and clients over gRPC.
+
+
+async def _control_plane() -> None:
+    """Three things that a crowd does, timed at the coordinator, and one of them at the crowd as well."""
     config = CoordinatorConfig(
-        num_clients=_CLIENTS, job_name="worker", job_id="0", heartbeat_interval=1.0, heartbeat_timeout=60.0
+        num_clients=_CLIENTS, job_name="worker", job_id="0" * 32, heartbeat_interval=1.0, heartbeat_timeout=60.0
     )
-    driver = CoordinatorDriver(CoordinatorMachine(config), None, time.monotonic, lambda: TopologyReply((), b"", ""))
+    machine = CoordinatorMachine(config)
+    driver = CoordinatorDriver(machine, None, time.monotonic, lambda: TopologyReply((), b"", ""))
     server = GrpcServer(driver.serve)
-    await server.listen(["127.0.0.1"], _PORT, INSECURE)
+    [port] = free_ports(1)
+    await server.listen(["127.0.0.1"], port, INSECURE)
     running = asyncio.create_task(driver.run())
     pipe, other = multiprocessing.Pipe()
-    child = multiprocessing.get_context("spawn").Process(target=_crowd, args=(other,))
+    child = multiprocessing.get_context("spawn").Process(target=_crowd, args=(other, port))
     child.start()
     loop = asyncio.get_running_loop()
-    await loop.run_in_executor(None, pipe.recv)
-    began = time.process_time()
-    pipe.send(None)
-    await loop.run_in_executor(None, pipe.recv)
-    micros = 1e6 * (time.process_time() - began) / (_CLIENTS * _BEATS)
+
+    async def timed(what: str, times: int, action: Callable[[], None] = lambda: None) -> None:
+        await loop.run_in_executor(None, pipe.recv)
+        began = time.process_time()
+        pipe.send(None)
+        action()
+        theirs = await loop.run_in_executor(None, pipe.recv)
+        _print(f"{what}, the coordinator", 1e6 * (time.process_time() - began) / times)
+        _print(f"{what}, the client", 1e6 * theirs / times)
+
+    def tell_all(message: Verdict | Commit) -> None:
+        driver._perform(ev.SendTo(tuple(member.session for member in machine._members), message))
+
+    await timed("connect, register, hear Formed", _CLIENTS)
+    await timed("a heartbeat and its answer", _CLIENTS * _BEATS)
+    await timed("a heartbeat and its answer, alone", _CLIENTS)
+    await timed("a Commit for all", _CLIENTS, lambda: tell_all(Commit((), ())))
+    await timed("a Verdict for all", _CLIENTS, lambda: tell_all(Verdict("E", 1, "", "", "ready", "died", (), ())))
     child.join()
     running.cancel()
     await asyncio.wait([running])
     await server.close()
-    return micros
 
 
-def _crowd(pipe: Any) -> None:
-    asyncio.run(_be_a_crowd(pipe))
+def _crowd(pipe: Any, port: int) -> None:
+    uvloop.install()
+    asyncio.run(_be_a_crowd(pipe, port))
 
 
-async def _be_a_crowd(pipe: Any) -> None:
-    address = Address.parse(f"127.0.0.1:{_PORT}")
-    connections = []
-    for client_id in range(_CLIENTS):
-        connection, _ = await open_connection(Names(), address, INSECURE, lambda text: None, expected=True)
-        link = f"host-{client_id}:1"
-        await connection.send(
-            Register(client_id, _CLIENTS, "worker", PROTOCOL_VERSION, "0", client_id, link, "host", 1, link, "CPU", 1.0)
+async def _be_a_crowd(pipe: Any, port: int) -> None:
+    clients = [_Client(client_id, port) for client_id in range(_CLIENTS)]
+    acts: tuple[Callable[[_Client], Coroutine[Any, Any, None]], ...] = (
+        _Client.register,
+        _Client.beat,
+        _Client.beat_alone,
+        lambda client: client.hear(Commit),
+        lambda client: client.hear(Verdict),
+    )
+    for act in acts:
+        pipe.send(None)
+        pipe.recv()
+        began = time.process_time()
+        await asyncio.gather(*map(act, clients))
+        pipe.send(time.process_time() - began)
+    await asyncio.gather(*(client.connection.close() for client in clients))
+
+
+class _Client:
+    """A client's side of a session, without its machines."""
+
+    connection: Any
+
+    def __init__(self, client_id: int, port: int) -> None:
+        self._client_id = client_id
+        self._address = Address.parse(f"127.0.0.1:{port}")
+        self._heard = 0
+
+    async def register(self) -> None:
+        number, link = self._client_id, f"host-{self._client_id}:1"
+        self.connection, _ = await open_connection(Names(), self._address, INSECURE, lambda text: None, expected=False)
+        await self.connection.send(OpenSession(number + 1, 0, is_new=True))
+        await self.connection.send(
+            Register(number, _CLIENTS, "worker", PROTOCOL_VERSION, "0", number, link, "host", 1, link, "CPU", 1.0)
         )
-        connections.append(connection)
-    for connection in connections:
-        while not isinstance(await connection.receive(), Formed):
-            pass
-    pipe.send(None)
-    pipe.recv()
-    await asyncio.gather(*map(_beat, connections))
-    pipe.send(None)
-    await asyncio.gather(*(connection.close() for connection in connections))
+        await self.hear(Formed)
+
+    async def beat(self) -> None:
+        for number in range(_BEATS):
+            await self.connection.send(Heartbeat(number, "ring", True, "", number, 0.1))
+            await self.hear(HeartbeatAck)
+
+    async def beat_alone(self) -> None:
+        """As in a job in which nothing happens: each wakes up both sides."""
+        await asyncio.sleep(_PAUSE * self._client_id)
+        await self.connection.send(Heartbeat(_BEATS, "ring", True, "", _BEATS, 0.1))
+        await self.hear(HeartbeatAck)
+
+    async def hear(self, kind: type) -> None:
+        while not isinstance(message := await self.connection.receive(), kind):
+            self._heard += not isinstance(message, Acknowledge)
+        self._heard += 1
+        if self._heard % _ACKNOWLEDGED == 0:
+            await self.connection.send(Acknowledge(self._heard))
 
 
-async def _beat(connection: Any) -> None:
-    for number in range(_BEATS):
-        await connection.send(Heartbeat(number, "ring", True, "", number, 0.1))
-        while not isinstance(await connection.receive(), HeartbeatAck):
-            pass
+# Links.
+
+
+async def _links() -> None:
+    loop = asyncio.get_running_loop()
+    made: asyncio.Queue[TcpLink] = asyncio.Queue()
+    server = await loop.create_server(lambda: TcpLink(made.put_nowait), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    pairs = [((await loop.create_connection(TcpLink, "127.0.0.1", port))[1], await made.get()) for _ in range(_LINKS)]
+    await _ring_hops(*pairs[0])
+    await _watch_hops(pairs)
+    for link in (link for pair in pairs for link in pair):
+        link.close()
+    server.close()
+
+
+async def _ring_hops(out: TcpLink, into: TcpLink) -> None:
+    data, buffer = bytes(64), memoryview(bytearray(64))
+    began = time.process_time()
+    for _ in range(_HOPS):
+        await out.send(data)
+        await into.receive_into(buffer)
+    _print("a hop of 64 bytes along the ring", 1e6 * (time.process_time() - began) / _HOPS)
+    segment, target = bytes(_SEGMENT), memoryview(bytearray(_SEGMENT))
+    began = time.process_time()
+    for _ in range(_SEGMENTS):
+        await asyncio.gather(out.send(segment), into.receive_into(target))
+    _print("a byte along the ring, both ends", 1e6 * (time.process_time() - began) / (_SEGMENTS * _SEGMENT))
+
+
+async def _watch_hops(pairs: list[tuple[TcpLink, TcpLink]]) -> None:
+    """A wave goes around a group of as many links, decoded and encoded at each; what a machine does is not in it."""
+    is_around = asyncio.Event()
+
+    def receiver(index: int) -> Callable[[bytes | memoryview], None]:
+        def pass_on(data: bytes | memoryview) -> None:
+            message = decode(data)
+            if index == 0:
+                is_around.set()
+            else:
+                pairs[index - 1][1].post(encode(message), is_latest=True)
+
+        return pass_on
+
+    for index, (out, _) in enumerate(pairs):
+        out.receive_messages(receiver(index))
+    began = time.process_time()
+    for number in range(_WAVES):
+        is_around.clear()
+        pairs[-1][1].post(encode(Beat(number, 0.1, 1.1)), is_latest=True)
+        await is_around.wait()
+    _print("a hop of a beat from right to left", 1e6 * (time.process_time() - began) / (_WAVES * _LINKS))
 
 
 if __name__ == "__main__":

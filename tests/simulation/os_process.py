@@ -27,7 +27,7 @@ class OsProcess:
         breaks: when its connection to the coordinator was broken, though nobody was hurt.
         gone_at: when it ended: all it held is closed then.
         busy_until: when it is done with all that it has begun; what comes before waits for its turn.
-        busy_seconds: how long it has worked in all.
+        busy_seconds: how long it has worked in all; `longest_task`: the longest without a pause for anything else.
         lag: seconds that it takes to get to what the network brings, as it is overloaded.
     """
 
@@ -47,6 +47,7 @@ class OsProcess:
         self.gone_at = EVER
         self.busy_until = 0.0
         self.busy_seconds = 0.0
+        self.longest_task = 0.0
         self._is_awaited = False
         self._waiting: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self.lag = 0.0
@@ -74,6 +75,7 @@ class OsProcess:
         """Be at work for so long: what is sent from now on leaves afterwards, and nothing else happens here before."""
         self.busy_until = max(self.busy_until, self.world.clock.now) + seconds
         self.busy_seconds += seconds
+        self.longest_task = max(self.longest_task, seconds)
 
     def _go_on_when_free(self) -> None:
         if not self._is_awaited:

@@ -12,7 +12,7 @@ from bringup.runtime.machines.peer import events as ev
 from bringup.transport.attempts import Goal, TroubleKind, retry_delay
 from bringup.transport.ports import ProbeOutcome
 
-from .costs import Mail
+from .costs import ACCEPT, Mail
 from .dialling import Dial
 from .network import EVER
 from .session import AcceptedSessions, Connection, DialledSession
@@ -80,6 +80,7 @@ class Wire:
 
     def _accept(self, link: DialledSession, number: int, host: Process, dial: Dial) -> None:
         if self.world.host is host:
+            host.work(ACCEPT)
             self._connect(link, number, host.sessions, dial)
         elif dial.process.gone_at == EVER:
             self._arrive(link, number, dial)
