@@ -170,7 +170,7 @@ class PeerNetwork:
                 f"{address} refused the link from client {own.client_id} to client {right.client_id}: {status.name}"
             )
         there, back = self._hub._connect(self._address, address, _UNREAD_BYTES_MAX)
-        listener.hand_over(MemoryLink(there, back))
+        listener.hand_over(own, MemoryLink(there, back))
         return MemoryLink(back, there)
 
     async def connect_services(
@@ -262,21 +262,21 @@ class _Listener:
         self.port = address.port
         self._hub = hub
         self._address = address
-        self._accepted: Link | None = None
+        self._accepted: dict[LinkIdentity, Link] = {}
 
-    def hand_over(self, link: Link) -> None:
-        self._accepted, self.policy.is_linked = link, True
+    def hand_over(self, sender: LinkIdentity, link: Link) -> None:
+        self._accepted[sender] = link
+        self.policy.linked.add(sender)
         self._hub._fire()
 
-    async def accept(self, own: LinkIdentity, left: LinkIdentity) -> Link:
-        assert self.policy.expected is None, "a listener accepts one left neighbour"
-        self.policy.expected = own, left
+    async def accept(self, own: LinkIdentity, left: LinkIdentity, *others: LinkIdentity) -> Link:
+        self.policy.expect(own, left, *others)
         self._hub._fire()
-        while self._accepted is None:
+        while left not in self._accepted:
             if self._hub._listeners.get(self._address) is not self:
                 raise ConnectionClosedError(f"the listener on {self._address} was closed")
             await self._hub._changed.wait()
-        return self._accepted
+        return self._accepted[left]
 
     async def close(self) -> None:
         if self._hub._listeners.get(self._address) is self:

@@ -163,7 +163,7 @@ ServiceWelcome = Callable[[ServiceLink, LinkIdentity], ServiceReceiver]
 
 
 class LinkListener(Protocol):
-    """The listener of a peer: its left neighbour connects here, and others probe it.
+    """The listener of a peer: its left neighbours connect here, and others probe it.
 
     On client 0 the others' service links arrive here, too.
     """
@@ -173,8 +173,11 @@ class LinkListener(Protocol):
         """The port it listens on."""
         ...
 
-    async def accept(self, own: LinkIdentity, left: LinkIdentity) -> Link:
-        """Wait for the link of the left neighbour; strangers are dropped and do not disturb it."""
+    async def accept(self, own: LinkIdentity, left: LinkIdentity, *others: LinkIdentity) -> Link:
+        """Wait for the link of the left neighbour; strangers are dropped and do not disturb it.
+
+        Where there are `others`, left neighbours in further rings, each is waited for by a call of its own.
+        """
         ...
 
     async def close(self) -> None:

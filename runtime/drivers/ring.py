@@ -14,7 +14,8 @@ from ...devices.base import LocalDevice
 from ...errors import BringupError
 from ...transport.addresses import Address
 from ...transport.attempts import Trouble, TroubleKind
-from ...transport.collectives.ring import Ring, RingBrokenError
+from ...transport.collectives.neighbours import Neighbours, RingBrokenError
+from ...transport.collectives.ring import Ring
 from ...transport.ports import ConnectionClosedError, Link, LinkIdentity, LinkListener, Network
 from ...transport.wire.messages import MemberInfo
 from ..machines.core_table import CoreTable, counts_of, own_entry, own_rows, shared_device, table_of
@@ -64,7 +65,7 @@ class RingDriver:
         """Open the links, and run the ring."""
         config = self._config
         if self._network is None or listener is None:
-            self._begin(Ring(0, 1, None, None))
+            self._begin(Ring(config.client_id, effect.place))
             return await self._inbox.put(ev.RingConnected(effect.tag))
 
         def identity(client_id: int, incarnation: int) -> LinkIdentity:
@@ -85,7 +86,8 @@ class RingDriver:
             return await self._inbox.put(ev.LinkBroken(right.client_id, str(error)))
         self._outgoing = outgoing
         incoming = await accepting
-        self._begin(Ring(config.client_id, config.num_clients, incoming, outgoing, self._on_half_way))
+        group = Neighbours(left.client_id, incoming, right.client_id, outgoing)
+        self._begin(Ring(config.client_id, effect.place, group, on_half_way=self._on_half_way))
         if effect.place.count > 1:
             self._watch(incoming, outgoing)
         for neighbour, link in ((left, incoming), (right, outgoing)):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
 import uvloop
@@ -177,26 +178,41 @@ def identity(client_id: int, *, job_id: str = JOB_ID, epoch: int = 1, incarnatio
 
 
 @contextlib.asynccontextmanager
-async def ring_of_links(place: Place, size: int) -> AsyncIterator[list[tuple[Link, Link]]]:
-    """Yield the incoming and the outgoing link of each of `size` peers in a ring."""
+async def links_of(
+    place: Place, neighbours: Sequence[Sequence[tuple[int, int]]]
+) -> AsyncIterator[list[list[tuple[Link, Link]]]]:
+    """Yield the links of each client with its neighbours: from the left and to the right one, of each ring it is in."""
+    size = len(neighbours)
     peers = [place.peer(client_id) for client_id in range(size)]
     listeners = [await peer.serve_links(1000 + client_id) for client_id, peer in enumerate(peers)]
-    links: list[tuple[Link, Link]] = []
+    links: list[list[tuple[Link, Link]]] = []
+
+    async def connect(own: int, left: int, right: int) -> tuple[Link, Link]:
+        others = [identity(other) for other, _ in neighbours[own] if other != left]
+        accepting = asyncio.ensure_future(listeners[own].accept(identity(own), identity(left), *others))
+        address = place.link_address(right, listeners[right])
+        outgoing = await peers[own].connect_link(address, identity(own), identity(right), quietly)
+        return await accepting, outgoing
+
     try:
         async with asyncio.TaskGroup() as group:
-            accepting, connecting = [], []
-            for own in range(size):
-                left, right = (own - 1) % size, (own + 1) % size
-                accepting.append(group.create_task(listeners[own].accept(identity(own), identity(left))))
-                address = place.link_address(right, listeners[right])
-                connecting.append(
-                    group.create_task(peers[own].connect_link(address, identity(own), identity(right), quietly))
-                )
-        links += [(a.result(), c.result()) for a, c in zip(accepting, connecting, strict=True)]
+            connecting = [
+                [group.create_task(connect(own, left, right)) for left, right in pairs]
+                for own, pairs in enumerate(neighbours)
+            ]
+        links += [[task.result() for task in tasks] for tasks in connecting]
         yield links
     finally:
-        for pair in links:
-            for link in pair:
+        for pairs in links:
+            for link in itertools.chain(*pairs):
                 link.close()
         for listener in listeners:
             await listener.close()
+
+
+@contextlib.asynccontextmanager
+async def ring_of_links(place: Place, size: int) -> AsyncIterator[list[tuple[Link, Link]]]:
+    """Yield the incoming and the outgoing link of each of `size` peers in a ring."""
+    neighbours = [[((own - 1) % size, (own + 1) % size)] for own in range(size)]
+    async with links_of(place, neighbours) as links:
+        yield [pairs[0] for pairs in links]

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable
+import itertools
+from collections.abc import AsyncIterator, Callable, Sequence
 
-from bringup.transport.collectives.ring import Ring, RingBrokenError
+from bringup.runtime.machines.groups import Groups
+from bringup.transport.collectives.neighbours import Neighbours, RingBrokenError
+from bringup.transport.collectives.ring import Ring
 from bringup.transport.ports import Link
+from bringup.transport.wire.messages import GroupPlace
 
-from .places import Place, ring_of_links
+from .places import Place, links_of
 
 
 async def _serve(ring: Ring) -> None:
@@ -35,47 +39,62 @@ class WatchedRing(Ring):
 
     def close(self) -> None:
         """End both links, as the end of the process does."""
-        for link in (self._incoming, self._outgoing):
-            if link is not None:
-                link.close()
+        for neighbours in self._neighbours.values():
+            neighbours.incoming.close()
+            neighbours.outgoing.close()
 
 
-def _made(rank: int, size: int, incoming: Link | None, outgoing: Link | None) -> WatchedRing:
+def _made(client_id: int, place: GroupPlace, neighbours: Sequence[Neighbours]) -> WatchedRing:
     def end(error: BaseException) -> None:
-        ring.end(lambda: RingBrokenError(rank, f"a collective ended half-way: {error!r}"))
+        ring.end(lambda: RingBrokenError(client_id, f"a collective ended half-way: {error!r}"))
 
-    ring = WatchedRing(rank, size, incoming, outgoing, end)
+    alone = [None] if place.first == place.last else []
+    group, leaders, *_ = (*alone, *neighbours, None, None)
+    ring = WatchedRing(client_id, place, group, leaders, end)
     return ring
 
 
 @contextlib.asynccontextmanager
-async def served_ring(rank: int, size: int, incoming: Link | None, outgoing: Link | None) -> AsyncIterator[WatchedRing]:
-    """Yield one client's ring; a broken one ends its calls with the `RingBrokenError`."""
-    async with served_rings([(incoming, outgoing)], [rank], size) as group:
-        yield group[0]
-
-
-@contextlib.asynccontextmanager
-async def served_rings(
-    links: Iterable[tuple[Link | None, Link | None]], ranks: Iterable[int], size: int
-) -> AsyncIterator[list[WatchedRing]]:
-    """Yield the rings of some clients; a broken one ends its calls with the `RingBrokenError`."""
-    group = [_made(rank, size, *pair) for rank, pair in zip(ranks, links, strict=True)]
+async def _served(made: list[WatchedRing]) -> AsyncIterator[list[WatchedRing]]:
     async with asyncio.TaskGroup() as tasks:
-        running = [tasks.create_task(_serve(ring)) for ring in group]
+        running = [tasks.create_task(_serve(ring)) for ring in made]
         try:
-            yield group
+            yield made
         finally:
             for task in running:
                 task.cancel()
 
 
 @contextlib.asynccontextmanager
-async def rings(place: Place, size: int) -> AsyncIterator[list[WatchedRing]]:
-    """Yield the rings of all clients of a job."""
-    if size == 1:
-        async with served_ring(0, 1, None, None) as ring:
-            yield [ring]
-        return
-    async with ring_of_links(place, size) as links, served_rings(links, range(size), size) as group:
-        yield group
+async def served_ring(rank: int, size: int, incoming: Link, outgoing: Link) -> AsyncIterator[WatchedRing]:
+    """Yield one client's ring; a broken one ends its calls with the `RingBrokenError`."""
+    pair = Neighbours((rank - 1) % size, incoming, (rank + 1) % size, outgoing)
+    async with _served([_made(rank, GroupPlace(0, 1, 0, size - 1), [pair])]) as group:
+        yield group[0]
+
+
+def groups_of(sizes: Sequence[int]) -> Groups:
+    """Return the division of a job into groups of these sizes."""
+    groups = Groups(sum(sizes))
+    groups.leaders = (0, *itertools.accumulate(sizes[:-1]))
+    return groups
+
+
+@contextlib.asynccontextmanager
+async def rings(place: Place, *sizes: int) -> AsyncIterator[list[WatchedRing]]:
+    """Yield the rings of all clients of a job of groups of these sizes; a broken one ends its calls."""
+    groups = groups_of(sizes)
+    clients = range(sum(sizes))
+    pairs = [_pairs(own, groups.neighbours_of(own)) for own in clients]
+    async with links_of(place, pairs) as links:
+        made = []
+        for own in clients:
+            sides = zip(pairs[own], links[own], strict=True)
+            neighbours = [Neighbours(left, coming, right, going) for (left, right), (coming, going) in sides]
+            made.append(_made(own, groups.place_of(own), neighbours))
+        async with _served(made) as group:
+            yield group
+
+
+def _pairs(own: int, neighbours: tuple[int, ...]) -> list[tuple[int, int]]:
+    return [pair for pair in zip(neighbours[::2], neighbours[1::2], strict=True) if pair != (own, own)]

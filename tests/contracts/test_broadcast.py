@@ -9,8 +9,10 @@ import pytest
 
 from bringup.errors import CollectiveMismatchError, ConfigurationError
 from bringup.transport.collectives import ring as ring_module
-from bringup.transport.collectives.frames import HEADER_BYTES, Agreement, FrameHeader
-from bringup.transport.collectives.ring import BROADCAST_BYTES_MAX, Ring, RingBrokenError
+from bringup.transport.collectives.agreement import Agreement
+from bringup.transport.collectives.frames import HEADER_BYTES, FrameHeader
+from bringup.transport.collectives.neighbours import RingBrokenError
+from bringup.transport.collectives.ring import BROADCAST_BYTES_MAX, Ring
 
 from .places import MemoryPlace, Place, ring_of_links
 from .rings import rings, served_ring
@@ -31,9 +33,9 @@ async def assert_broadcasts(group: list[Ring], data: bytes) -> None:
     assert all(received == data for received in await asyncio.gather(*tasks_of(group, data)))
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 8])
-async def test_every_client_gets_the_bytes_of_client_0(place: Place, size: int) -> None:
-    async with rings(place, size) as group:
+@pytest.mark.parametrize("sizes", [(1,), (2,), (3,), (8,), (2, 2), (3, 2, 4), (1, 1), (4, 1, 2)], ids=str)
+async def test_every_client_gets_the_bytes_of_client_0(place: Place, sizes: tuple[int, ...]) -> None:
+    async with rings(place, *sizes) as group:
         for length in LENGTHS:
             await assert_broadcasts(group, drawn(length))
 
@@ -50,8 +52,9 @@ async def test_broadcasts_and_reductions_keep_their_order(place: Place, length: 
         assert [ring.called for ring in group] == [4, 4, 4]
 
 
+@pytest.mark.parametrize("sizes", [(4,), (3, 2, 2)], ids=str)
 @pytest.mark.places("memory")
-async def test_every_link_carries_the_bytes_once(place: Place) -> None:
+async def test_every_link_carries_the_bytes_once(place: Place, sizes: tuple[int, ...]) -> None:
     class Counting:
         """A link that counts what is sent."""
 
@@ -67,18 +70,21 @@ async def test_every_link_carries_the_bytes_once(place: Place) -> None:
             return getattr(self._link, name)
 
     data = drawn(5 * SEGMENT)
-    async with rings(place, 4) as group:
-        for ring in group:
-            ring._outgoing = Counting(ring._outgoing)  # type: ignore[assignment]
+    async with rings(place, *sizes) as group:
+        all_links = [neighbours for ring in group for neighbours in ring._neighbours.values()]
+        for neighbours in all_links:
+            neighbours.outgoing = Counting(neighbours.outgoing)  # type: ignore[assignment]
         await assert_broadcasts(group, data)
-        sent = [ring._outgoing.sent for ring in group]  # type: ignore[union-attr]
-        assert all(len(data) < of_one < len(data) + 200 for of_one in sent[:-1])
-        assert sent[-1] < 200
+        sent = sorted(neighbours.outgoing.sent for neighbours in all_links)  # type: ignore[attr-defined]
+        backwards = len(all_links) - (len(group) - 1)
+        assert all(of_one < 200 for of_one in sent[:backwards])
+        assert all(len(data) < of_one < len(data) + 200 for of_one in sent[backwards:])
 
 
-@pytest.mark.parametrize("odd", [0, 1, 3])
-async def test_who_called_something_else_is_told_to_all(place: Place, odd: int) -> None:
-    async with rings(place, 4) as group:
+@pytest.mark.parametrize("sizes", [(4,), (2, 2)], ids=str)
+@pytest.mark.parametrize("odd", [0, 1, 2, 3])
+async def test_who_called_something_else_is_told_to_all(place: Place, sizes: tuple[int, ...], odd: int) -> None:
+    async with rings(place, *sizes) as group:
         for _ in range(2):
             calls = [
                 asyncio.create_task(ring.all_reduce(np.ones(3)))
@@ -107,12 +113,13 @@ async def test_too_many_bytes_are_refused_and_the_others_are_told(place: Place) 
 
 
 async def test_a_size_beyond_the_bound_breaks_the_ring_before_memory_is_taken(place: Place) -> None:
-    call = Agreement.of("broadcast()").text.encode()
+    call = Agreement.of(0, "broadcast()").encode()
+    heard = (Agreement.of(0, "broadcast()") + Agreement.of(1, "broadcast()")).encode()
     async with ring_of_links(place, 2) as links, served_ring(1, 2, *links[1]) as ring:
         waiting = asyncio.create_task(ring.broadcast(None))
-        await links[0][1].send(FrameHeader(True, len(call), 1, 0).encode() + call)
-        await links[0][0].receive_into(memoryview(bytearray(HEADER_BYTES + len(call))))
-        await links[0][1].send(FrameHeader(True, len(call), 1, BROADCAST_BYTES_MAX + 1).encode())
+        await links[0][1].send(FrameHeader(len(call), 1, 0).encode() + call)
+        await links[0][0].receive_into(memoryview(bytearray(HEADER_BYTES + len(heard))))
+        await links[0][1].send(FrameHeader(len(heard), 1, BROADCAST_BYTES_MAX + 1).encode())
         with pytest.raises(RingBrokenError, match=f"at most .* {BROADCAST_BYTES_MAX} are allowed"):
             await waiting
 
@@ -134,14 +141,17 @@ async def test_a_call_that_is_cancelled_while_it_waits_for_its_turn_keeps_its_pl
         await assert_broadcasts(group, b"found")
 
 
+@pytest.mark.parametrize("sizes", [(3,), (2, 2)], ids=str)
 @pytest.mark.parametrize("culprit", [0, 1, 2])
 @pytest.mark.parametrize("length", [10, 3 * SEGMENT])
-async def test_a_call_that_is_cancelled_at_any_turn_of_the_loop(culprit: int, length: int) -> None:
+async def test_a_call_that_is_cancelled_at_any_turn_of_the_loop(
+    culprit: int, length: int, sizes: tuple[int, ...]
+) -> None:
     """Nobody ever gets other bytes; half-way, the ring breaks."""
     data = drawn(length)
 
     async def is_over(after: int) -> bool:
-        async with rings(MemoryPlace(), 3) as group:
+        async with rings(MemoryPlace(), *sizes) as group:
             calls = tasks_of(group, data)
             for _ in range(after + 1):
                 await asyncio.sleep(0)

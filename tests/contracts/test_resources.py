@@ -10,8 +10,8 @@ from bringup.transport.ports import Connection
 from bringup.transport.wire.messages import Heartbeat
 
 from ..lib.leftovers import Resources
-from .places import Place, ring_of_links
-from .rings import served_rings
+from .places import Place
+from .rings import rings
 from .test_connections import connect, drain, served
 
 
@@ -23,7 +23,7 @@ async def use_all_of_it(place: Place) -> None:
         connections = [await connect(place, client_id) for client_id in range(1, 5)]
         for connection in connections:
             await connection.send(Heartbeat(1, "ready", True, ""))
-        async with ring_of_links(place, 4) as links, served_rings(links, range(4), 4) as group:
+        async with rings(place, 2, 2) as group:
             await asyncio.gather(*(ring.all_reduce(np.ones(4)) for ring in group))
         for connection in connections:
             await connection.close()

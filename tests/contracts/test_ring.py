@@ -14,7 +14,9 @@ import pytest
 
 from bringup.errors import CollectiveMismatchError, ConfigurationError
 from bringup.transport.collectives.frames import HEADER_BYTES, FrameHeader
-from bringup.transport.collectives.ring import Ring, RingBrokenError
+from bringup.transport.collectives.neighbours import RingBrokenError
+from bringup.transport.collectives.ring import Ring
+from bringup.transport.collectives.schedule import RingOf
 
 from .places import Place, ring_of_links
 from .rings import rings, served_ring
@@ -22,6 +24,8 @@ from .rings import rings, served_ring
 Array = npt.NDArray[Any]
 
 SIZES = [1, 2, 3, 4, 7, 8, 16, 17]
+GROUPS = [(2, 2), (3, 2, 4), (2, 5), (1, 1), (4, 1, 2), (2, 2, 2, 2)]
+"""Sizes of the groups of a job."""
 LARGE = 2**17 + 3
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 DTYPES = [*INTEGERS, "float16", "float32", "float64", "complex64"]
@@ -55,11 +59,12 @@ async def assert_reduces(group: list[Ring], shape: int | tuple[int, ...], dtype:
         assert not np.shares_memory(result, array)
 
 
-@pytest.mark.parametrize("size", SIZES)
-async def test_every_length_is_reduced_to_the_same_bits_everywhere(place: Place, size: int) -> None:
+@pytest.mark.parametrize("sizes", [*((size,) for size in SIZES), *GROUPS], ids=str)
+async def test_every_length_is_reduced_to_the_same_bits_everywhere(place: Place, sizes: tuple[int, ...]) -> None:
+    size = sum(sizes)
     lengths = [0, 1, size - 1, size, size + 1, 1000]
     combinations = itertools.cycle(itertools.product(["int32", "float32", "complex64"], OPS))
-    async with rings(place, size) as group:
+    async with rings(place, *sizes) as group:
         for length in lengths:
             await assert_reduces(group, length, *next(combinations))
         for dtype, op in [("float32", "sum"), ("int8", "prod"), ("float64", "min")]:
@@ -80,6 +85,17 @@ async def test_every_dtype_and_operation(place: Place, size: int) -> None:
 async def test_every_dtype_and_operation_in_chunks(place: Place, dtype: str, op: str) -> None:
     async with rings(place, 3) as group:
         await assert_reduces(group, (3, LARGE // 3), dtype, op)
+
+
+@pytest.mark.parametrize("sizes", [(5,), (2, 3), (2, 2, 2)], ids=str)
+async def test_floats_are_the_same_bits_on_every_client(place: Place, sizes: tuple[int, ...]) -> None:
+    """Where the order of the additions shows, in one piece and in a million numbers."""
+    async with rings(place, *sizes) as group:
+        for length in (1000, 1_000_000):
+            arrays = [np.random.default_rng(rank).normal(size=length).astype("float32") for rank in range(sum(sizes))]
+            results = await all_of([r.all_reduce(a) for r, a in zip(group, arrays, strict=True)])
+            assert all(result.tobytes() == results[0].tobytes() for result in results)
+            assert np.allclose(results[0], functools.reduce(np.add, arrays), rtol=1e-3, atol=1e-4)
 
 
 async def test_arrays_of_any_layout(place: Place) -> None:
@@ -116,13 +132,14 @@ ODD_CALLS = {
 }
 
 
-@pytest.mark.parametrize("odd", [0, 1, 4])
+@pytest.mark.parametrize(("sizes", "odd"), [*(((5,), odd) for odd in (0, 1, 4)), *(((2, 3), odd) for odd in range(5))])
 @pytest.mark.parametrize("kind", ODD_CALLS)
-async def test_different_calls_are_told_to_all_and_harm_nothing(place: Place, kind: str, odd: int) -> None:
-    size = 5
+async def test_different_calls_are_told_to_all_and_harm_nothing(
+    place: Place, kind: str, sizes: tuple[int, ...], odd: int
+) -> None:
     odd_array, odd_op = ODD_CALLS[kind]
     odd_call = f"all_reduce({odd_op}, {odd_array.dtype.name}{list(odd_array.shape)})"
-    async with rings(place, size) as group:
+    async with rings(place, *sizes) as group:
         for _ in range(2):
             calls = [
                 ring.all_reduce(odd_array, odd_op) if rank == odd else ring.all_reduce(np.zeros(4, "int32"))
@@ -133,6 +150,22 @@ async def test_different_calls_are_told_to_all_and_harm_nothing(place: Place, ki
                 assert f"client {odd} called {odd_call}" in str(error)
                 assert f"client {1 if odd == 0 else 0} called all_reduce(sum, int32[4])" in str(error)
             await assert_reduces(group, 1000, "int32", "sum")
+
+
+@pytest.mark.parametrize("sizes", [(6,), (2, 2, 2), (3, 3), (1, 4, 1)], ids=str)
+@pytest.mark.places("memory")
+async def test_the_error_is_the_same_on_every_client_and_in_any_groups(place: Place, sizes: tuple[int, ...]) -> None:
+    calls = [(1, "sum"), (1, "sum"), (2, "sum"), (2, "sum"), (1, "sum"), (1, "max")]
+    async with rings(place, *sizes) as group:
+        made = [ring.all_reduce(np.ones(n), op) for ring, (n, op) in zip(group, calls, strict=True)]
+        texts = {str(error) for error in await asyncio.gather(*made, return_exceptions=True)}
+    expected = (
+        "clients called different collectives (collective 1 of this job): "
+        "client 0 called all_reduce(sum, float64[1]); client 2 called all_reduce(sum, float64[2]); "
+        "client 4 called all_reduce(sum, float64[1]); client 5 called all_reduce(max, float64[1]). "
+        "All clients must call the same collectives in the same order."
+    )
+    assert texts == {expected}
 
 
 @pytest.mark.parametrize("odd", [0, 1, 2])
@@ -185,13 +218,38 @@ async def test_a_neighbour_that_closes_is_named_and_only_its_neighbours_are_told
         await breaks_of(list(calls.values()))
 
 
+@pytest.mark.parametrize("length", [4, LARGE])
+@pytest.mark.parametrize("of", RingOf)
+@pytest.mark.parametrize("sizes", [(2, 2), (3, 2, 2)], ids=str)
+@pytest.mark.places("memory")
+async def test_every_broken_link_is_told_with_the_client_at_its_end(
+    place: Place, sizes: tuple[int, ...], of: RingOf, length: int
+) -> None:
+    links = await in_ring(place, sizes, of)
+    assert len(links) == (sum(sizes) if of is RingOf.GROUP else len(sizes))
+    for sender, receiver in links:
+        async with rings(place, *sizes) as group:
+            calls = [asyncio.create_task(ring.all_reduce(np.zeros(length, "float32"))) for ring in group]
+            group[sender]._neighbours[of].outgoing.close()
+            assert await breaks_of([calls.pop(receiver)]) == [sender]
+            for ring in group:
+                ring.close()
+            await asyncio.gather(*calls, return_exceptions=True)
+
+
+async def in_ring(place: Place, sizes: tuple[int, ...], of: RingOf) -> list[tuple[int, int]]:
+    """Return the ends of the links of the rings of one kind."""
+    async with rings(place, *sizes) as group:
+        return [(own, ring._neighbours[of].right) for own, ring in enumerate(group) if of in ring._neighbours]
+
+
 @pytest.mark.parametrize(
     "data",
     [
         bytes(HEADER_BYTES),
-        FrameHeader(True, 0, 2, 32).encode(),
-        FrameHeader(True, 0, 1, 2**40).encode(),
-        FrameHeader(True, 2**31, 1, 0).encode(),
+        FrameHeader(0, 2, 32).encode(),
+        FrameHeader(0, 1, 2**40).encode(),
+        FrameHeader(2**31, 1, 0).encode(),
     ],
     ids=["no frame", "another collective's", "a payload too large", "a text too large"],
 )

@@ -7,6 +7,7 @@ gives a number that the oracle knows to be wrong.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -16,8 +17,9 @@ import numpy.typing as npt
 import pytest
 
 from bringup.errors import CollectiveMismatchError, ConfigurationError
+from bringup.transport.collectives.neighbours import RingBrokenError
 from bringup.transport.collectives.packing import Packing
-from bringup.transport.collectives.ring import Ring, RingBrokenError
+from bringup.transport.collectives.ring import Ring
 from bringup.transport.collectives.turns import Contribution
 
 from .places import MemoryPlace, Place
@@ -102,12 +104,20 @@ async def _tell_all(group: list[WatchedRing], after: int) -> None:
         ring.end(lambda: RingBrokenError(0, "a client failed"))
 
 
-@pytest.mark.parametrize("length", [3, LARGE], ids=["whole", "in chunks"])
-@pytest.mark.parametrize("culprit", [0, 1, 2])
-@pytest.mark.parametrize("number", [0, 1, 2])
-async def test_a_call_that_is_cancelled_at_any_turn_of_the_loop(culprit: int, number: int, length: int) -> None:
+CULPRITS = [
+    *itertools.product([(3,)], [0, 1, 2], [0, 1, 2]),
+    # In groups: client 0, the other leader, a client that leads none.
+    *itertools.product([(2, 2)], [0, 2, 3], [1]),
+]
+
+
+@pytest.mark.parametrize("length", [3, LARGE], ids=["whole", "in parts"])
+@pytest.mark.parametrize(("sizes", "culprit", "number"), CULPRITS)
+async def test_a_call_that_is_cancelled_at_any_turn_of_the_loop(
+    sizes: tuple[int, ...], culprit: int, number: int, length: int
+) -> None:
     async def is_over(after: int) -> bool:
-        async with rings(MemoryPlace(), 3) as group:
+        async with rings(MemoryPlace(), *sizes) as group:
             outcomes, was_done = await cancel_one(
                 group, culprit, number, after=after, news_after=after % 7, length=length, late=after % 2 == 0
             )
@@ -140,8 +150,9 @@ async def test_calls_that_end_in_any_way_at_any_time(place: Place, seed: int) ->
             await turns(rng.randrange(30))
             rng.choice(rng.choice(calls)).cancel()
 
-    size = rng.choice([2, 3, 4])
-    async with rings(place, size) as group:
+    sizes = rng.choice([(2,), (3,), (4,), (2, 2)])
+    size = sum(sizes)
+    async with rings(place, *sizes) as group:
         calls = [[asyncio.create_task(one(group[i], i, number)) for number in range(CALLS)] for i in range(size)]
         chaos = [asyncio.create_task(cancel_some(calls)), asyncio.create_task(_tell_all(group, rng.randrange(9)))]
         outcomes = [await asyncio.gather(*of_one, return_exceptions=True) for of_one in calls]

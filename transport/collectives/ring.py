@@ -1,8 +1,9 @@
-"""Collectives over the ring of TCP streams, peer i -> peer (i + 1) mod n."""
+"""Collectives over the ring of a job, or, in a large job, over its groups' rings and that of their leaders."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -11,55 +12,32 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import CollectiveMismatchError, ConfigurationError
-from ..ports import ConnectionClosedError, Link
-from ..texts import printable
-from .frames import HEADER_BYTES, Agreement, FrameHeader, MalformedFrameError, decode_header
+from ..wire.messages import GroupPlace
+from .agreement import Agreement
+from .neighbours import Neighbours, RingBrokenError, bytes_of, head_of
 from .packing import Packing, reduce_into
-from .schedule import chunk_bounds, steps
+from .schedule import Lane, RingOf, chunk_bounds, gathering, spreading, steps
 from .turns import Broadcast, Contribution, Part, Turn, Turns, Withdrawn
 
 Array = npt.NDArray[Any]
 
 _SMALL_BYTES_MAX = 64 * 1024
-"""Up to this size an array goes once around the ring to be reduced and once to be handed out, whole.
+"""Up to this size an array is gathered and spread in one piece.
 
-That is 2 n - 1 messages in all, about as many hops one after the other as the chunked all-reduce has, which takes n
-times as many messages: where many clients share a machine, messages are what it costs.
+In a ring that is 2 n - 1 messages in all, about as many hops one after the other as the chunked all-reduce has, which
+takes n times as many messages: where many clients share a machine, messages are what it costs.
 """
 
-_SEGMENT_BYTES = 256 * 1024
-"""Of a chunk, reduced at a time, while the kernel takes in the next; or of what is broadcast, passed on at a time."""
+_SEGMENT_BYTES = 64 * 1024
+"""Of what is longer, passed on at a time. The last client of a large job has waited for one segment per hop."""
+
+_REDUCED_BYTES = 256 * 1024
+"""Of a chunk, reduced at a time, while the kernel takes in the next."""
 
 BROADCAST_BYTES_MAX = 64 * 1024 * 1024
 """Of one broadcast: some hundred bytes for each of half a million clients."""
 
 _BROADCAST = "broadcast()"
-
-
-class RingBrokenError(Exception):
-    """The link with client `client_id` ended in the middle of a collective, or carried something else."""
-
-    def __init__(self, client_id: int, cause: str) -> None:
-        super().__init__(cause)
-        self.client_id = client_id
-        self.cause = cause
-
-
-def _bytes_of(array: Array) -> memoryview:
-    return memoryview(array.view(np.uint8).data)
-
-
-def _joined(buffers: tuple[Array, ...]) -> bytearray:
-    return bytearray().join(map(_bytes_of, buffers))
-
-
-def _agreement(header: FrameHeader, text: bytearray) -> Agreement:
-    return Agreement(header.agreed, printable(text.decode(errors="replace")))
-
-
-def _first(group: BaseExceptionGroup[RingBrokenError]) -> RingBrokenError:
-    error = group.exceptions[0]
-    return error if isinstance(error, RingBrokenError) else _first(error)
 
 
 class Ring:
@@ -73,26 +51,29 @@ class Ring:
     open: ending them at once would make the neighbours take this client for the cause.
 
     Args:
-        rank: of this client.
-        size: of the ring.
-        incoming: from the left neighbour; `None` in a ring of one.
-        outgoing: to the right neighbour; `None` in a ring of one.
+        client_id: of this client.
+        place: its group.
+        group: its neighbours in the group's ring; `None` where it is alone in it.
+        leaders: its neighbours in the leaders' ring; `None` where it leads no group, or the only one.
         on_half_way: called, on the loop that this is made on, where a call ended while the others may get its result.
     """
 
     def __init__(
         self,
-        rank: int,
-        size: int,
-        incoming: Link | None,
-        outgoing: Link | None,
+        client_id: int,
+        place: GroupPlace,
+        group: Neighbours | None = None,
+        leaders: Neighbours | None = None,
         on_half_way: Callable[[BaseException], None] = lambda _: None,
     ) -> None:
-        assert size == 1 or (incoming is not None and outgoing is not None)
-        self._rank = rank
-        self._size = size
-        self._incoming = incoming
-        self._outgoing = outgoing
+        assert (group is None) == (place.first == place.last)
+        assert (leaders is None) == (client_id != place.first or place.count == 1)
+        self._client_id = client_id
+        self._place = place
+        pairs = ((RingOf.GROUP, group), (RingOf.LEADERS, leaders))
+        self._neighbours = {of: neighbours for of, neighbours in pairs if neighbours is not None}
+        self._gathering = gathering(client_id, place)
+        self._spreading = spreading(client_id, place)
         self._on_half_way = on_half_way
         self._number = 0
         self._of_bring_up = 0
@@ -173,7 +154,7 @@ class Ring:
             ConfigurationError: they are too many.
             CollectiveMismatchError: another client called something else; nobody gets a result.
         """
-        assert (data is None) == (self._rank != 0), "the bytes are client 0's to give"
+        assert (data is None) == (self._client_id != 0), "the bytes are client 0's to give"
         with self.enter() as turn:
             if data is not None and len(data) > BROADCAST_BYTES_MAX:
                 raise ConfigurationError(f"broadcast takes up to {BROADCAST_BYTES_MAX} bytes, got {len(data)}")
@@ -182,7 +163,7 @@ class Ring:
             return received.tobytes()
 
     def _break_off(self, error: BaseException) -> None:
-        if self._size > 1:  # alone, nobody gets what another does not
+        if self._neighbours:  # alone, nobody gets what another does not
             self._is_broken = True
             self._on_half_way(error)
 
@@ -190,153 +171,140 @@ class Ring:
         if isinstance(part, Contribution):
             return await self._reduce(part)
         agreement, _ = await self._gather(part, ())
-        data = memoryview(part.data) if isinstance(part, Broadcast) else memoryview(b"")
-        received = await self._spread(agreement, data, BROADCAST_BYTES_MAX)
+        data, bytes_max = (part.data, BROADCAST_BYTES_MAX) if isinstance(part, Broadcast) else (b"", 0)
+        received = await self._spread(agreement, bytearray(data), bytes_max)
         return (np.frombuffer(received, np.uint8, len(received)),)
 
     async def _reduce(self, part: Contribution) -> tuple[Array, ...]:
-        """Reduce the small buffers with the frames of the agreement, and then each of the others in chunks."""
+        """Reduce the small buffers with the frames of the agreement, and then each of the others."""
         buffers = part.buffers
         small_bytes_max = _SMALL_BYTES_MAX // max(len(buffers), 1)
         small = tuple(buffer for buffer in buffers if buffer.nbytes <= small_bytes_max)
         agreement, reduced = await self._gather(part, small)
-        payload = await self._spread(agreement, memoryview(_joined(reduced)), _SMALL_BYTES_MAX)
-        totals = dict(zip(map(id, small), self._split(payload, small), strict=True))
+        payload = await self._spread(agreement, bytearray().join(map(bytes_of, reduced)), _SMALL_BYTES_MAX)
+        left = self._neighbours[self._spreading.receive].left if self._spreading.receive else self._client_id
+        totals = dict(zip(map(id, small), self._split(payload, small, left), strict=True))
         for buffer in buffers:
             if id(buffer) not in totals:
-                totals[id(buffer)] = await self._reduce_chunks(buffer, part.reduction)
+                reduce = self._reduce_chunks if self._place.count == 1 else self._reduce_segments
+                await reduce(buffer, part.reduction)
+                totals[id(buffer)] = buffer
         return tuple(totals[id(buffer)] for buffer in buffers)
 
     async def _gather(self, part: Part, own: tuple[Array, ...]) -> tuple[Agreement, tuple[Array, ...]]:
-        """Bring calls and buffers once around, from client 0 on, which gets the agreement of all and the totals."""
+        """Bring calls and buffers around; client 0 gets the agreement of all and the totals."""
         takes_part = not isinstance(part, Withdrawn)
-        agreement, totals = Agreement.of(part.call, takes_part=takes_part), own
-        if self._size == 1:
-            return agreement, totals
-        if self._rank > 0:
-            so_far, payload = await self._receive_frame()
-            agreement = so_far.join(self._rank, part.call)
-            if agreement.agreed and isinstance(part, Contribution):
-                for sum_so_far, buffer in zip(self._split(payload, own), own, strict=True):
-                    reduce_into(part.reduction, sum_so_far, buffer, buffer)
-        await self._send_frame(agreement, _joined(totals))
-        if self._rank == 0:
-            agreement, payload = await self._receive_frame()
-            totals = self._split(payload, own) if agreement.agreed else own
+        agreement, totals = Agreement.of(self._client_id, part.call, takes_part=takes_part), own
+        for hop in itertools.chain(*self._gathering):
+            if hop.receive is not None:
+                ring = self._neighbours[hop.receive]
+                so_far, payload = await ring.receive_frame(self._number, _SMALL_BYTES_MAX)
+                agreement = so_far + agreement if hop.add else so_far
+                if agreement.agreed and isinstance(part, Contribution):
+                    came = self._split(payload, own, ring.left)
+                    totals = _reduced(part.reduction, came, totals) if hop.add else came
+            for of in hop.send:
+                await self._neighbours[of].send_frame(self._number, agreement, totals)
         return agreement, totals
 
-    async def _spread(self, agreement: Agreement, data: memoryview, bytes_max: int) -> bytes | bytearray | memoryview:
-        """Hand client 0's bytes on, with the agreement of all; returns them.
+    async def _spread(self, agreement: Agreement, payload: bytearray, bytes_max: int) -> bytearray:
+        """Hand client 0's bytes on, segment by segment, with the agreement of all; returns them.
 
         Raises:
             CollectiveMismatchError: the clients called different things.
         """
-        received: bytearray | memoryview = data
-        if self._rank > 0:
-            header, text = await self._receive_head(bytes_max)
-            agreement = _agreement(header, text)
-            received = bytearray(header.payload_bytes)
-            await self._relay(header, text, memoryview(received))
-        elif self._size > 1:
-            await self._send_frame(agreement, data)
+        hop = self._spreading
+        left = self._neighbours[hop.receive] if hop.receive is not None else None
+        if left is not None:
+            agreement, payload_bytes = await left.receive_head(self._number, bytes_max)
+            payload = bytearray(payload_bytes)
+        view = memoryview(payload if agreement.agreed else b"")
+        head = head_of(self._number, agreement, len(view))
+        for start in range(0, max(len(view), 1), _SEGMENT_BYTES):
+            segment = view[start : start + _SEGMENT_BYTES]
+            if left is not None:
+                await left.receive(segment)
+            for of in hop.send:
+                await self._neighbours[of].send(head + segment if start == 0 else segment)
         if not agreement.agreed:
             number = self._number - self._of_bring_up
             raise CollectiveMismatchError(
                 f"clients called different collectives (collective {number} of this job): {agreement.text}. "
                 "All clients must call the same collectives in the same order."
             )
-        return received
+        return payload
 
-    async def _relay(self, header: FrameHeader, text: bytearray, payload: memoryview) -> None:
-        """Receive the payload, and hand it on segment by segment; the head goes with the first."""
-        is_last = self._rank == self._size - 1
-        head = header.encode() + text
-        for start in range(0, max(len(payload), 1), _SEGMENT_BYTES):
-            segment = payload[start : start + _SEGMENT_BYTES]
-            await self._receive(segment)
-            if not is_last:
-                await self._send(head + segment if start == 0 else segment)
-
-    def _split(self, payload: bytes | bytearray | memoryview, own: tuple[Array, ...]) -> tuple[Array, ...]:
+    def _split(self, payload: bytearray, own: tuple[Array, ...], sender: int) -> tuple[Array, ...]:
         """Return the buffers in a frame, which are like this client's own.
 
         Raises:
             RingBrokenError: they are not.
         """
         if len(payload) != sum(buffer.nbytes for buffer in own):
-            raise RingBrokenError(
-                (self._rank - 1) % self._size,
-                f"the frame of collective {self._number} has {len(payload)} bytes of data",
-            )
+            raise RingBrokenError(sender, f"the frame of collective {self._number} has {len(payload)} bytes of data")
         parts, start = [], 0
         for buffer in own:
             parts.append(np.frombuffer(payload, buffer.dtype, buffer.size, start))
             start += buffer.nbytes
         return tuple(parts)
 
-    async def _reduce_chunks(self, data: Array, reduction: np.ufunc) -> Array:
-        bounds = chunk_bounds(data.size, self._size)
-        for step in steps(self._rank, self._size):
+    async def _reduce_segments(self, data: Array, reduction: np.ufunc) -> None:
+        """Reduce a large array in place over several groups, all links at work at once."""
+        try:
+            async with asyncio.TaskGroup() as lanes:
+                for lane in self._gathering:
+                    lanes.create_task(self._take_lane(lane, data, reduction))
+        except* RingBrokenError as broken:
+            raise _first(broken) from None
+        await self._take_lane((self._spreading,), data, reduction)
+
+    async def _take_lane(self, lane: Lane, data: Array, reduction: np.ufunc) -> None:
+        # A segment comes back only after the right neighbour has all of it: no lane changes what another still sends.
+        length = max(1, _SEGMENT_BYTES // data.itemsize)
+        for start in range(0, data.size, length):
+            segment = data[start : start + length]
+            for hop in lane:
+                if hop.receive is not None:
+                    await self._receive_array(hop.receive, segment, reduction if hop.add else None)
+                for of in hop.send:
+                    await self._neighbours[of].send(bytes_of(segment))
+
+    async def _reduce_chunks(self, data: Array, reduction: np.ufunc) -> None:
+        """Reduce a large array in place over one group."""
+        size = self._place.last + 1
+        bounds = chunk_bounds(data.size, size)
+        for step in steps(self._client_id, size):
             outgoing = data[slice(*bounds[step.send])]
             incoming = data[slice(*bounds[step.receive])]
             try:
                 async with asyncio.TaskGroup() as both:
-                    both.create_task(self._send(_bytes_of(outgoing)))
-                    both.create_task(self._receive_chunk(incoming, reduction if step.reduce else None))
+                    both.create_task(self._neighbours[RingOf.GROUP].send(bytes_of(outgoing)))
+                    both.create_task(self._receive_array(RingOf.GROUP, incoming, reduction if step.reduce else None))
             except* RingBrokenError as broken:
                 raise _first(broken) from None
-        return data
 
-    async def _receive_chunk(self, target: Array, reduction: np.ufunc | None) -> None:
+    async def _receive_array(self, of: RingOf, target: Array, reduction: np.ufunc | None) -> None:
+        ring = self._neighbours[of]
         if reduction is None:
-            return await self._receive(_bytes_of(target))
-        # In segments, so that one is reduced while the kernel takes in the next.
-        length = max(1, _SEGMENT_BYTES // target.itemsize)
-        segment = np.empty(min(length, target.size), target.dtype)
+            return await ring.receive(bytes_of(target))
+        # In pieces, so that one is reduced while the kernel takes in the next.
+        length = max(1, _REDUCED_BYTES // target.itemsize)
+        piece = np.empty(min(length, target.size), target.dtype)
         for start in range(0, target.size, length):
             part = target[start : start + length]
-            arrived = segment[: part.size]
-            await self._receive(_bytes_of(arrived))
+            arrived = piece[: part.size]
+            await ring.receive(bytes_of(arrived))
             reduce_into(reduction, arrived, part, part)
         return None
 
-    async def _send_frame(self, agreement: Agreement, payload: bytearray | memoryview) -> None:
-        text = agreement.text.encode(errors="replace")
-        body = memoryview(payload if agreement.agreed else b"")
-        header = FrameHeader(agreement.agreed, len(text), self._number, len(body))
-        await self._send(header.encode() + text + body[:_SEGMENT_BYTES])
-        if len(body) > _SEGMENT_BYTES:
-            await self._send(body[_SEGMENT_BYTES:])
 
-    async def _receive_frame(self) -> tuple[Agreement, bytearray]:
-        header, text = await self._receive_head(_SMALL_BYTES_MAX)
-        payload = bytearray(header.payload_bytes)
-        await self._receive(memoryview(payload))
-        return _agreement(header, text), payload
+def _reduced(reduction: np.ufunc, so_far: tuple[Array, ...], own: tuple[Array, ...]) -> tuple[Array, ...]:
+    """Return this client's buffers, with those so far added in place."""
+    for earlier, buffer in zip(so_far, own, strict=True):
+        reduce_into(reduction, earlier, buffer, buffer)
+    return own
 
-    async def _receive_head(self, payload_bytes_max: int) -> tuple[FrameHeader, bytearray]:
-        head = bytearray(HEADER_BYTES)
-        await self._receive(memoryview(head))
-        try:
-            header = decode_header(head, self._number, payload_bytes_max)
-        except MalformedFrameError as error:
-            raise RingBrokenError((self._rank - 1) % self._size, str(error)) from None
-        text = bytearray(header.text_bytes)
-        await self._receive(memoryview(text))
-        return header, text
 
-    async def _send(self, data: bytes | memoryview) -> None:
-        assert self._outgoing is not None
-        try:
-            await self._outgoing.send(data)
-        except ConnectionClosedError as error:
-            raise RingBrokenError((self._rank + 1) % self._size, str(error)) from None
-
-    async def _receive(self, buffer: memoryview) -> None:
-        assert self._incoming is not None
-        if not len(buffer):
-            return
-        try:
-            await self._incoming.receive_into(buffer)
-        except ConnectionClosedError as error:
-            raise RingBrokenError((self._rank - 1) % self._size, str(error)) from None
+def _first(group: BaseExceptionGroup[RingBrokenError]) -> RingBrokenError:
+    error = group.exceptions[0]
+    return error if isinstance(error, RingBrokenError) else _first(error)

@@ -1,15 +1,78 @@
-"""The schedule of chunks in the ring all-reduce of large arrays. Pure.
+"""The schedules of the collectives. Pure.
 
-Reduce-scatter, then all-gather: each of the `size` chunks travels once around the ring to be summed and once to be
-handed out, so every client sends and receives 2 (size - 1) / size of the array whatever the size of the ring, and every
-chunk is reduced in one order only: all clients get the same bits.
+Every collective is gathered and then spread. Gathering brings a value once around each group's ring, from its leader on
+and back to it, and the groups' values once around the leaders' ring, from client 0 on and back to it; each client on
+the way adds its own. Spreading hands client 0's result on along the same links. With groups of about the square root of
+the job, that is about four such roots of hops; a small job is one group. Every value is reduced in one order, in one
+place: all clients get the same bits.
+
+Large arrays of one group take the schedule of chunks instead: reduce-scatter, then all-gather. Each of the `size`
+chunks travels once around the ring to be summed and once to be handed out, so every client sends and receives 2 (size -
+1) / size of the array whatever the size of the ring, and every chunk, too, is reduced in one order only.
 """
 
 from __future__ import annotations
 
+import enum
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+from ..wire.messages import GroupPlace
+
+
+class RingOf(enum.Enum):
+    """The rings of a job: each client is in that of its group, and each leader in that of the leaders."""
+
+    GROUP = enum.auto()
+    LEADERS = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """A client's part in bringing a value on.
+
+    Attributes:
+        receive: from which left neighbour a value comes first, if any does.
+        add: whether it is added to this client's, before it, or replaces it.
+        send: to which right neighbours this client's value then goes.
+    """
+
+    receive: RingOf | None
+    add: bool
+    send: tuple[RingOf, ...]
+
+
+Lane = tuple[Hop, ...]
+"""Hops one after the other; of a value in segments, all for one before those for the next."""
+
+
+def gathering(client_id: int, place: GroupPlace) -> tuple[Lane, ...]:
+    """Return the lanes of a client where a value is gathered.
+
+    A value in one piece takes them one after the other. One in segments takes them at once: whoever sent all before it
+    takes the first one back would wait for its neighbours to take it in, and these for it.
+    """
+    if client_id != place.first:
+        return ((Hop(RingOf.GROUP, True, (RingOf.GROUP,)),),)
+    is_alone = place.first == place.last
+    around: tuple[Lane, ...] = () if is_alone else ((Hop(None, False, (RingOf.GROUP,)),),)
+    back: Lane = () if is_alone else (Hop(RingOf.GROUP, False, ()),)
+    if place.count == 1:
+        return (*around, back)
+    if place.index > 0:
+        return (*around, (*back, Hop(RingOf.LEADERS, True, (RingOf.LEADERS,))))
+    return (*around, (*back, Hop(None, False, (RingOf.LEADERS,))), (Hop(RingOf.LEADERS, False, ()),))
+
+
+def spreading(client_id: int, place: GroupPlace) -> Hop:
+    """Return the hop of a client where client 0's value is spread."""
+    to_group = () if client_id == place.last else (RingOf.GROUP,)
+    if client_id != place.first:
+        return Hop(RingOf.GROUP, False, to_group)
+    # The leaders' way is the longer one: it goes first.
+    to_leaders = () if place.index == place.count - 1 else (RingOf.LEADERS,)
+    return Hop(RingOf.LEADERS if client_id > 0 else None, False, to_leaders + to_group)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..ports import LinkIdentity
 
@@ -73,14 +73,19 @@ class AcceptancePolicy:
     Attributes:
         incarnation: of the listening process.
         has_services: whether it serves the coordination services.
-        expected: its own identity and its left neighbour's, once the job has formed.
-        is_linked: whether the left neighbour's link has been accepted.
+        expected: its own identity and its left neighbours', once the job has formed.
+        linked: the left neighbours whose links have been accepted.
     """
 
     incarnation: int
     has_services: bool
-    expected: tuple[LinkIdentity, LinkIdentity] | None = None
-    is_linked: bool = False
+    expected: tuple[LinkIdentity, frozenset[LinkIdentity]] | None = None
+    linked: set[LinkIdentity] = field(default_factory=set)
+
+    def expect(self, own: LinkIdentity, *lefts: LinkIdentity) -> None:
+        """Accept from now on the links of these neighbours; of one ring each time."""
+        assert self.expected in (None, (own, frozenset(lefts))), "a listener accepts the neighbours of one ring"
+        self.expected = own, frozenset(lefts)
 
     def judge(self, hello: Hello) -> Status | None:
         """Return the answer to a hello; `None` where it depends on the job, which has not formed yet."""
@@ -90,16 +95,16 @@ class AcceptancePolicy:
             return Status.NOT_ADDRESSED
         if self.expected is None:
             return None
-        own, left = self.expected
+        own, lefts = self.expected
         if (hello.sender.job_id, hello.sender.epoch) != (own.job_id, own.epoch):
             return Status.OTHER_JOB
         if hello.receiver != own:
             return Status.NOT_ADDRESSED
         if hello.purpose is Purpose.SERVICES:
             return Status.ACCEPTED if self.has_services else Status.NO_SERVICES
-        if hello.sender != left:
+        if hello.sender not in lefts:
             return Status.OTHER_NEIGHBOUR
-        return Status.ALREADY_LINKED if self.is_linked else Status.ACCEPTED
+        return Status.ALREADY_LINKED if hello.sender in self.linked else Status.ACCEPTED
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,31 @@ _BACKLOG = 4096
 """Connections in the kernel's queue; the kernel caps it at `net.core.somaxconn`."""
 
 
+class _Seat:
+    """The place of one left neighbour's link.
+
+    Attributes:
+        accepted: its link, in the end.
+        turn: of its links that wait for their confirmation.
+        claims: the number of these.
+        confirming: the time-out of the one whose turn it is.
+    """
+
+    def __init__(self) -> None:
+        self.accepted: asyncio.Future[Link] = asyncio.get_running_loop().create_future()
+        self.turn = asyncio.Lock()
+        self.claims = 0
+        self.confirming: asyncio.Timeout | None = None
+
+    def close(self) -> None:
+        """End the link, or the wait for it."""
+        if self.accepted.done() and not self.accepted.cancelled():
+            self.accepted.result().close()
+        self.accepted.cancel()
+
+
 class TcpLinkListener:
-    """Listens for the left neighbour's link, for probes, and on client 0 for service links."""
+    """Listens for the left neighbours' links, for probes, and on client 0 for service links."""
 
     def __init__(self, incarnation: int, patience: float, welcome: ServiceWelcome | None = None) -> None:
         self._policy = AcceptancePolicy(incarnation, has_services=welcome is not None)
@@ -48,11 +71,8 @@ class TcpLinkListener:
         self._servers: list[asyncio.Server] = []
         self._silent: dict[asyncio.Task[None], TcpLink] = {}
         self._heard: dict[asyncio.Task[None], TcpLink] = {}
-        self._turn = asyncio.Lock()
-        self._claims = 0
-        self._confirming: asyncio.Timeout | None = None
+        self._seats: dict[LinkIdentity, _Seat] = {}
         self._formed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._accepted: asyncio.Future[Link] = asyncio.get_running_loop().create_future()
         self._is_closed = False
         self.port = 0
 
@@ -69,12 +89,13 @@ class TcpLinkListener:
             self._servers.append(server)
             self.port = sock.getsockname()[1]
 
-    async def accept(self, own: LinkIdentity, left: LinkIdentity) -> Link:
+    async def accept(self, own: LinkIdentity, left: LinkIdentity, *others: LinkIdentity) -> Link:
         """See `LinkListener.accept`."""
-        assert self._policy.expected is None, "a listener accepts one left neighbour"
-        self._policy.expected = own, left
-        self._formed.set_result(None)
-        return await self._accepted
+        self._policy.expect(own, left, *others)
+        if not self._formed.done():
+            self._seats = {each: _Seat() for each in (left, *others)}
+            self._formed.set_result(None)
+        return await self._seats[left].accepted
 
     async def close(self) -> None:
         """See `LinkListener.close`. The link that was accepted ends, too."""
@@ -89,10 +110,9 @@ class TcpLinkListener:
         await asyncio.gather(*handshakes, return_exceptions=True)
         for service in self._services:
             service.close()
-        if self._accepted.done() and not self._accepted.cancelled():
-            self._accepted.result().close()
-        for waiter in (self._formed, self._accepted):
-            waiter.cancel()
+        for seat in self._seats.values():
+            seat.close()
+        self._formed.cancel()
 
     def _greet(self, link: TcpLink) -> None:
         if self._is_closed:  # it was in the kernel's queue
@@ -161,20 +181,21 @@ class TcpLinkListener:
         await link.send(Reply(status, self._policy.incarnation).encode())
 
     async def _accept(self, link: TcpLink, hello: Hello) -> None:
-        """Accept the neighbour's link once the neighbour has confirmed the answer.
+        """Accept a neighbour's link once the neighbour has confirmed the answer.
 
         Where the neighbour dials again it has given the former link up, whether or not that shows here.
         """
-        if self._confirming is not None and self._confirming.when() is None:
-            self._confirming.reschedule(asyncio.get_running_loop().time() + HELLO_TIMEOUT)
-        self._claims += 1
+        seat = self._seats[hello.sender]
+        if seat.confirming is not None and seat.confirming.when() is None:
+            seat.confirming.reschedule(asyncio.get_running_loop().time() + HELLO_TIMEOUT)
+        seat.claims += 1
         try:
-            async with self._turn:
-                await self._confirm(link, hello)
+            async with seat.turn:
+                await self._confirm(seat, link, hello)
         finally:
-            self._claims -= 1
+            seat.claims -= 1
 
-    async def _confirm(self, link: TcpLink, hello: Hello) -> None:
+    async def _confirm(self, seat: _Seat, link: TcpLink, hello: Hello) -> None:
         status = self._policy.judge(hello)
         assert status is not None
         await self._reply(link, status)
@@ -182,12 +203,12 @@ class TcpLinkListener:
             _log.info("a second link of the left neighbour was not accepted")
             return link.close()
         try:
-            async with asyncio.timeout(HELLO_TIMEOUT if self._claims > 1 else None) as self._confirming:
+            async with asyncio.timeout(HELLO_TIMEOUT if seat.claims > 1 else None) as seat.confirming:
                 await link.receive_into(memoryview(bytearray(len(CONFIRMATION))))
         finally:
-            self._confirming = None
-        self._policy.is_linked = True
-        return self._accepted.set_result(link)
+            seat.confirming = None
+        self._policy.linked.add(hello.sender)
+        return seat.accepted.set_result(link)
 
     async def _wait_formed(self, link: TcpLink) -> None:
         """Wait until the job has formed: the neighbour may have heard of that before this peer.

@@ -11,7 +11,7 @@ import pytest
 import bringup
 from bringup.runtime.client.trees import is_tree
 from bringup.runtime.collectives import _Reduction
-from bringup.transport.collectives.frames import TEXT_BYTES_MAX, Agreement
+from bringup.transport.collectives.agreement import TEXT_BYTES_MAX, Agreement
 
 Layer = namedtuple("Layer", "w b")  # noqa: PYI024
 ONES = np.ones((2, 3), "float32")
@@ -72,7 +72,7 @@ def test_the_order_of_keys_makes_no_difference_and_structure_does() -> None:
 def test_two_long_descriptions_fit_into_a_frame_whatever_the_keys() -> None:
     calls = [_Reduction({"\U0001f600" * 50 + str(i): ONES[:n] for i in range(99)}, "sum", None, 1) for n in (1, 2)]
     first, second = (reduction.contribution.call for reduction in calls)
-    told = Agreement.of(first).join(1, second)
+    told = Agreement.of(0, first) + Agreement.of(1, second)
     assert not told.agreed
     assert len(told.text.encode()) <= TEXT_BYTES_MAX
 

@@ -21,6 +21,8 @@ from bringup.transport.tcp.handshake import (
 
 OWN = LinkIdentity("ab" * 16, 1, 5, 2**64 - 1)
 LEFT = LinkIdentity("ab" * 16, 1, 4, 17)
+LEADER = LinkIdentity("ab" * 16, 1, 0, 19)
+LEFTS = OWN, frozenset((LEFT, LEADER))
 HELLO = Hello(Purpose.LINK, LEFT, OWN)
 
 
@@ -57,6 +59,8 @@ def test_what_a_stranger_answers_is_no_reply(data: bytes) -> None:
     ("sender", "receiver", "status"),
     [
         (LEFT, OWN, Status.ACCEPTED),
+        (LEADER, OWN, Status.ACCEPTED),
+        (dataclasses.replace(LEADER, incarnation=17), OWN, Status.OTHER_NEIGHBOUR),
         (dataclasses.replace(LEFT, job_id="cd" * 16), OWN, Status.OTHER_JOB),
         (dataclasses.replace(LEFT, epoch=2), OWN, Status.OTHER_JOB),
         (dataclasses.replace(LEFT, client_id=3), OWN, Status.OTHER_NEIGHBOUR),
@@ -65,10 +69,10 @@ def test_what_a_stranger_answers_is_no_reply(data: bytes) -> None:
         (LEFT, dataclasses.replace(OWN, incarnation=1), Status.NOT_ADDRESSED),
     ],
 )
-def test_only_the_left_neighbour_of_the_same_job_is_accepted(
+def test_only_the_left_neighbours_of_the_same_job_are_accepted(
     sender: LinkIdentity, receiver: LinkIdentity, status: Status
 ) -> None:
-    policy = AcceptancePolicy(OWN.incarnation, has_services=True, expected=(OWN, LEFT))
+    policy = AcceptancePolicy(OWN.incarnation, has_services=True, expected=LEFTS)
     assert policy.judge(Hello(Purpose.LINK, sender, receiver)) is status
 
 
@@ -80,10 +84,11 @@ def test_before_the_job_has_formed_only_strangers_and_probes_are_answered() -> N
     assert policy.judge(Hello(Purpose.SERVICES, LEFT, OWN)) is None
 
 
-def test_one_link_is_accepted_and_services_of_any_member() -> None:
-    policy = AcceptancePolicy(OWN.incarnation, has_services=True, expected=(OWN, LEFT), is_linked=True)
+def test_one_link_of_each_neighbour_is_accepted_and_services_of_any_member() -> None:
+    policy = AcceptancePolicy(OWN.incarnation, has_services=True, expected=LEFTS, linked={LEFT})
     other = dataclasses.replace(LEFT, client_id=3)
     assert policy.judge(Hello(Purpose.LINK, LEFT, OWN)) is Status.ALREADY_LINKED
+    assert policy.judge(Hello(Purpose.LINK, LEADER, OWN)) is Status.ACCEPTED
     assert policy.judge(Hello(Purpose.SERVICES, other, OWN)) is Status.ACCEPTED
     policy.has_services = False
     assert policy.judge(Hello(Purpose.SERVICES, other, OWN)) is Status.NO_SERVICES
