@@ -1,4 +1,4 @@
-"""One client's part in the ring: its two links, the merge that runs over them, then the program's collectives.
+"""One client's part in the rings of a job: its links, the merge that runs over them, then the program's collectives.
 
 The merge takes two all-reduces where DTensor's TPU initialisation has one: the first carries the type and the number of
 each client's devices, which gives every client its offset; the second carries the rows themselves.
@@ -52,7 +52,7 @@ class RingDriver:
         self._spawn = spawn
         self._abort = abort
         self._watch = watch
-        self._outgoing: Link | None = None
+        self._outgoing: list[Link] = []
         self._ring: Ring | None = None
 
     @property
@@ -62,37 +62,47 @@ class RingDriver:
         return self._ring
 
     async def connect(self, effect: ev.ConnectRing, listener: LinkListener | None) -> None:
-        """Open the links, and run the ring."""
-        config = self._config
-        if self._network is None or listener is None:
+        """Open the links of all rings that this client is in, and run the collectives over them."""
+        config, pairs = self._config, _pairs(effect, self._config.client_id)
+        if not pairs:
             self._begin(Ring(config.client_id, effect.place))
             return await self._inbox.put(ev.RingConnected(effect.tag))
+        assert listener is not None
+        own = LinkIdentity(effect.job_id, effect.epoch, config.client_id, config.incarnation)
+        lefts = [_identity_of(effect, left) for left, _ in pairs]
+        linking = []
+        for left, right in pairs:
+            others = [other for other in lefts if other.client_id != left.client_id]
+            accepting = self._spawn(listener.accept(own, _identity_of(effect, left), *others))
+            linking.append((self._spawn(self._open(own, _identity_of(effect, right), right.link_address)), accepting))
+        rings = []
+        for (left, right), (opening, accepting) in zip(pairs, linking, strict=True):
+            if (outgoing := await opening) is None:
+                return None
+            rings.append(Neighbours(left.client_id, await accepting, right.client_id, outgoing))
+        self._begin(Ring(config.client_id, effect.place, rings, self._on_half_way))
+        if effect.place.count > 1:
+            self._watch(rings[0].incoming, rings[0].outgoing)
+        for ring in rings:
+            self._spawn(self._watch_link(ring.left, ring.incoming))
+            self._spawn(self._watch_link(ring.right, ring.outgoing))
+        return await self._inbox.put(ev.RingConnected(effect.tag))
 
-        def identity(client_id: int, incarnation: int) -> LinkIdentity:
-            return LinkIdentity(effect.job_id, effect.epoch, client_id, incarnation)
-
-        own = identity(config.client_id, config.incarnation)
-        left, right = (identity(m.client_id, m.incarnation) for m in (effect.left, effect.right))
-        accepting = self._spawn(listener.accept(own, left))
+    async def _open(self, own: LinkIdentity, right: LinkIdentity, address: str) -> Link | None:
+        """Open the link to a right neighbour; `None` once it is told that there will be none."""
+        assert self._network is not None
 
         def report(trouble: Trouble) -> None:
             is_refused = trouble.kind is TroubleKind.REFUSED
             self._inbox.put_nowait(ev.LinkDelayed(right.client_id, trouble.text, is_refused))
 
         try:
-            address = Address.parse(effect.right.link_address)
-            outgoing = await self._network.connect_link(address, own, right, report)
+            link = await self._network.connect_link(Address.parse(address), own, right, report)
         except ConnectionClosedError as error:
-            return await self._inbox.put(ev.LinkBroken(right.client_id, str(error)))
-        self._outgoing = outgoing
-        incoming = await accepting
-        group = Neighbours(left.client_id, incoming, right.client_id, outgoing)
-        self._begin(Ring(config.client_id, effect.place, group, on_half_way=self._on_half_way))
-        if effect.place.count > 1:
-            self._watch(incoming, outgoing)
-        for neighbour, link in ((left, incoming), (right, outgoing)):
-            self._spawn(self._watch_link(neighbour.client_id, link))
-        return await self._inbox.put(ev.RingConnected(effect.tag))
+            await self._inbox.put(ev.LinkBroken(right.client_id, str(error)))
+            return None
+        self._outgoing.append(link)
+        return link
 
     async def merge(self, effect: ev.Merge, device_type: str) -> None:
         """Merge the devices of all clients."""
@@ -134,9 +144,9 @@ class RingDriver:
             self._ring.end(error)
 
     def close(self) -> None:
-        """End the link to the right neighbour; the left one's is its to end."""
-        if self._outgoing is not None:
-            self._outgoing.close()
+        """End the links to the right neighbours; the left ones' are theirs to end."""
+        for link in self._outgoing:
+            link.close()
 
     def _begin(self, ring: Ring) -> None:
         self._ring = ring
@@ -153,3 +163,13 @@ class RingDriver:
 
     async def _watch_link(self, client_id: int, link: Link) -> None:
         await self._inbox.put(ev.LinkBroken(client_id, await link.wait_closed()))
+
+
+def _pairs(effect: ev.ConnectRing, own: int) -> list[tuple[MemberInfo, MemberInfo]]:
+    """Return the left and the right neighbour in each ring that the client is in, that of its group first."""
+    pairs = zip(effect.neighbours[::2], effect.neighbours[1::2], strict=True)
+    return [(left, right) for left, right in pairs if left.client_id != own]
+
+
+def _identity_of(effect: ev.ConnectRing, member: MemberInfo) -> LinkIdentity:
+    return LinkIdentity(effect.job_id, effect.epoch, member.client_id, member.incarnation)

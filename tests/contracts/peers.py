@@ -37,6 +37,7 @@ class JobOfPeers:
 
     Args:
         environment: the settings of the SIM backends.
+        group_size: as in `CoordinatorConfig`.
         settings: fields of `PeerConfig`.
 
     Attributes:
@@ -45,7 +46,12 @@ class JobOfPeers:
     """
 
     def __init__(
-        self, place: Place, num_clients: int, environment: Mapping[str, str] | None = None, **settings: Any
+        self,
+        place: Place,
+        num_clients: int,
+        environment: Mapping[str, str] | None = None,
+        group_size: int = 0,
+        **settings: Any,
     ) -> None:
         self.peers: dict[int, CoordinationPeer] = {}
         self.runs: dict[int, asyncio.Task[None]] = {}
@@ -55,6 +61,7 @@ class JobOfPeers:
         self._place = place
         self._num_clients = num_clients
         self._environment = environment or {}
+        self._group_size = group_size
         self._settings: dict[str, Any] = {
             "initialization_timeout": 10.0,
             "heartbeat_interval": 0.2,
@@ -157,6 +164,7 @@ class JobOfPeers:
             job_id=JOB_ID,
             heartbeat_interval=self._settings["heartbeat_interval"],
             heartbeat_timeout=self._settings["heartbeat_timeout"],
+            group_size=self._group_size,
         )
 
     def _peer_config(self, client_id: int) -> PeerConfig:

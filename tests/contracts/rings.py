@@ -48,9 +48,7 @@ def _made(client_id: int, place: GroupPlace, neighbours: Sequence[Neighbours]) -
     def end(error: BaseException) -> None:
         ring.end(lambda: RingBrokenError(client_id, f"a collective ended half-way: {error!r}"))
 
-    alone = [None] if place.first == place.last else []
-    group, leaders, *_ = (*alone, *neighbours, None, None)
-    ring = WatchedRing(client_id, place, group, leaders, end)
+    ring = WatchedRing(client_id, place, neighbours, end)
     return ring
 
 

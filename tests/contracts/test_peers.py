@@ -26,6 +26,8 @@ from .places import Place
 
 N = 8
 VICTIM = 3
+GROUP_SIZES = [0, 2, 3]
+"""Of a job of `N` clients: one group of all, four of two, groups of unequal sizes."""
 
 
 async def brought_up(job: JobOfPeers) -> None:
@@ -40,10 +42,10 @@ def assert_blame(errors: list[BaseException], client_id: int, cause: str) -> Non
         assert cause in error.cause
 
 
-@pytest.mark.parametrize("size", [1, 2, N])
-async def test_all_come_up_with_equal_tables_and_leave(place: Place, size: int) -> None:
+@pytest.mark.parametrize(("size", "group_size"), [(1, 0), (2, 0), (N, 0), (4, 2), (N, 2), (N, 3)])
+async def test_all_come_up_with_equal_tables_and_leave(place: Place, size: int, group_size: int) -> None:
     before = threading.active_count()
-    async with job_of_peers(place, size) as job:
+    async with job_of_peers(place, size, group_size=group_size) as job:
         job.start()
         ups = await job.ups()
         part = SimSlice(default_shape(size), size)
@@ -65,8 +67,9 @@ async def test_client_0_may_come_last(place: Place) -> None:
         await job.ups()
 
 
-async def test_collectives_and_barriers_work_on_what_came_up(place: Place) -> None:
-    async with job_of_peers(place, N) as job:
+@pytest.mark.parametrize("group_size", GROUP_SIZES)
+async def test_collectives_and_barriers_work_on_what_came_up(place: Place, group_size: int) -> None:
+    async with job_of_peers(place, N, group_size=group_size) as job:
         await brought_up(job)
         totals = await asyncio.gather(
             *(peer.ring.all_reduce(np.full(5, client_id), "sum") for client_id, peer in job.peers.items())
@@ -107,9 +110,12 @@ async def test_clients_that_claim_one_core_are_told(place: Place) -> None:
             assert f"client {VICTIM}" in str(error)
 
 
-@pytest.mark.parametrize("size", [2, N])
-async def test_clients_that_share_a_device_are_told_which_on_which_hosts(place: Place, size: int) -> None:
-    async with job_of_peers(place, size, environment={"BRINGUP_SIM_FAULT": f"{size - 1}:shared"}) as job:
+@pytest.mark.parametrize(("size", "group_size"), [(2, 0), (N, 0), (N, 3)])
+async def test_clients_that_share_a_device_are_told_which_on_which_hosts(
+    place: Place, size: int, group_size: int
+) -> None:
+    faults = {"BRINGUP_SIM_FAULT": f"{size - 1}:shared"}
+    async with job_of_peers(place, size, environment=faults, group_size=group_size) as job:
         job.start()
         errors = await job.failures()
         assert len(errors) == size
@@ -120,9 +126,10 @@ async def test_clients_that_share_a_device_are_told_which_on_which_hosts(place: 
         assert "local_device_ids" in text
 
 
-@pytest.mark.parametrize("victim", [0, VICTIM])
-async def test_a_client_that_gives_up_says_why(place: Place, victim: int) -> None:
-    async with job_of_peers(place, N) as job:
+# In groups: client 0, one that leads none, and another leader.
+@pytest.mark.parametrize(("victim", "group_size"), [(0, 0), (VICTIM, 0), (0, 2), (VICTIM, 2), (4, 2)])
+async def test_a_client_that_gives_up_says_why(place: Place, victim: int, group_size: int) -> None:
+    async with job_of_peers(place, N, group_size=group_size) as job:
         await brought_up(job)
         job.peers[victim].abort(KeyboardInterrupt("by hand"))
         assert_blame(await job.failures(but=(victim,)), victim, "KeyboardInterrupt: by hand")
@@ -137,8 +144,9 @@ async def test_a_client_that_gives_up_during_bring_up_says_why(place: Place, abs
         assert_blame(await job.failures(but=(VICTIM,)), VICTIM, "KeyboardInterrupt: by hand")
 
 
-async def test_pending_calls_of_all_clients_raise_the_failure(place: Place) -> None:
-    async with job_of_peers(place, N) as job:
+@pytest.mark.parametrize("group_size", GROUP_SIZES)
+async def test_pending_calls_of_all_clients_raise_the_failure(place: Place, group_size: int) -> None:
+    async with job_of_peers(place, N, group_size=group_size) as job:
         await brought_up(job)
         calls = [job.barrier(i, name="never") for i in job.peers if i not in (VICTIM, 5)]
         calls += [job.peers[5].ring.all_reduce(np.zeros(3), "sum")]  # type: ignore[list-item]
@@ -192,14 +200,16 @@ async def test_a_job_can_be_formed_again_at_once(place: Place) -> None:
                 await job.barrier(1, name="too late")
 
 
-@pytest.mark.parametrize("absent", [(), (1,)])
+@pytest.mark.parametrize(("victim", "absent", "group_size"), [(3, (), 0), (3, (1,), 0), (3, (), 2), (4, (), 2)])
 @pytest.mark.places("memory")
-async def test_a_process_that_dies_is_told_to_all(place: Place, absent: tuple[int, ...]) -> None:
-    async with job_of_peers(place, N) as job:
+async def test_a_process_that_dies_is_told_to_all(
+    place: Place, victim: int, absent: tuple[int, ...], group_size: int
+) -> None:
+    async with job_of_peers(place, N, group_size=group_size) as job:
         job.start(*(i for i in range(N) if i not in absent))
         await (job.all_have_registered_but(*absent) if absent else job.ups())
-        with place.hub.refuse(f"host-{VICTIM}:9000"):
-            assert_blame(await job.failures(but=(VICTIM,)), VICTIM, "process died")
+        with place.hub.refuse(f"host-{victim}:9000"):
+            assert_blame(await job.failures(but=(victim,)), victim, "process died")
 
 
 @pytest.mark.places("memory")

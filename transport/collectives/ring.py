@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -16,7 +16,7 @@ from ..wire.messages import GroupPlace
 from .agreement import Agreement
 from .neighbours import Neighbours, RingBrokenError, bytes_of, head_of
 from .packing import Packing, reduce_into
-from .schedule import Lane, RingOf, chunk_bounds, gathering, spreading, steps
+from .schedule import Lane, RingOf, chunk_bounds, gathering, rings_of, spreading, steps
 from .turns import Broadcast, Contribution, Part, Turn, Turns, Withdrawn
 
 Array = npt.NDArray[Any]
@@ -53,8 +53,7 @@ class Ring:
     Args:
         client_id: of this client.
         place: its group.
-        group: its neighbours in the group's ring; `None` where it is alone in it.
-        leaders: its neighbours in the leaders' ring; `None` where it leads no group, or the only one.
+        neighbours: of this client in each ring that it is in: see `rings_of`.
         on_half_way: called, on the loop that this is made on, where a call ended while the others may get its result.
     """
 
@@ -62,16 +61,12 @@ class Ring:
         self,
         client_id: int,
         place: GroupPlace,
-        group: Neighbours | None = None,
-        leaders: Neighbours | None = None,
+        neighbours: Sequence[Neighbours] = (),
         on_half_way: Callable[[BaseException], None] = lambda _: None,
     ) -> None:
-        assert (group is None) == (place.first == place.last)
-        assert (leaders is None) == (client_id != place.first or place.count == 1)
         self._client_id = client_id
         self._place = place
-        pairs = ((RingOf.GROUP, group), (RingOf.LEADERS, leaders))
-        self._neighbours = {of: neighbours for of, neighbours in pairs if neighbours is not None}
+        self._neighbours = dict(zip(rings_of(client_id, place), neighbours, strict=True))
         self._gathering = gathering(client_id, place)
         self._spreading = spreading(client_id, place)
         self._on_half_way = on_half_way

@@ -28,6 +28,13 @@ class RingOf(enum.Enum):
     LEADERS = enum.auto()
 
 
+def rings_of(client_id: int, place: GroupPlace) -> tuple[RingOf, ...]:
+    """Return the rings that a client is in, with others."""
+    group = () if place.first == place.last else (RingOf.GROUP,)
+    leaders = (RingOf.LEADERS,) if client_id == place.first and place.count > 1 else ()
+    return group + leaders
+
+
 @dataclass(frozen=True, slots=True)
 class Hop:
     """A client's part in bringing a value on.
