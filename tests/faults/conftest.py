@@ -40,9 +40,13 @@ def _jobs() -> Iterator[dict[bool, LocalJob]]:
 
 @pytest.fixture
 def job(_jobs: dict[bool, LocalJob], request: pytest.FixtureRequest) -> Iterator[LocalJob]:
-    """Three clients, started and in no job; where the module says `NAMESPACES = True`, they can be cut off."""
+    """Three clients, started and in no job.
+
+    Where the module says `NAMESPACES = True`, they can be cut off; where it says `SIZE = n`, there are as many.
+    """
     namespaces = getattr(request.module, "NAMESPACES", False)
-    job = _jobs.setdefault(namespaces, LocalJob(NUM_CLIENTS, namespaces=namespaces, fork=True))
+    size = getattr(request.module, "SIZE", NUM_CLIENTS)
+    job = _jobs.setdefault(namespaces, LocalJob(size, namespaces=namespaces, fork=True))
     try:
         revive(job)
     except NamespacesUnavailableError as error:
@@ -60,4 +64,4 @@ def revive(job: LocalJob) -> None:
         if client.command is None and client.process.poll() is None
     }
     fit = [client_id for client_id, call in resets.items() if call.is_answered(RESET_TIMEOUT)]
-    job.start([client_id for client_id in range(NUM_CLIENTS) if client_id not in fit])
+    job.start([client_id for client_id in range(job.num_clients) if client_id not in fit])
