@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from ...errors import BringupError, NotInitializedError
@@ -246,11 +247,10 @@ class CoordinationPeer:
             return LocalRoute(self.services, self._loop, config.client_id, deliver)
         assert up is not None
         assert network is not None
-        own, host = (
-            LinkIdentity(up.job_id, up.epoch, m.client_id, m.incarnation)
-            for m in (up.members[config.client_id], up.members[COORDINATOR])
-        )
-        server = up.members[COORDINATOR]
+        server = self.machine.view.host
+        assert server is not None
+        own = LinkIdentity(up.job_id, up.epoch, config.client_id, config.incarnation)
+        host = LinkIdentity(up.job_id, up.epoch, COORDINATOR, server.incarnation)
         address = Address.parse(server.link_address)
 
         def on_lost(reason: str, kept: int, received: int) -> None:
@@ -311,8 +311,9 @@ class CoordinationPeer:
                 self.preemption.take(message)
             case ev.OthersLeave(leavers):
                 assert self.up.value is not None
+                members = self.up.value.members
                 for run in leavers:
-                    self._ring.stop_after(self.up.value.members[run.first], run.collectives)
+                    self._ring.stop_after(partial(members.__getitem__, run.first), run.collectives)
                 self.leaving.set(None)
             case ev.Left():
                 self.leaving.set(None)

@@ -21,8 +21,10 @@ from ...transport.wire.messages import MemberInfo
 from ..machines.core_table import CoreTable, counts_of, own_entry, own_rows, shared_device, table_of
 from ..machines.device_claims import own_claims, shared_error
 from ..machines.failure_errors import collective_without
+from ..machines.id_ranges import COORDINATOR
 from ..machines.peer import events as ev
 from ..machines.peer.config import PeerConfig
+from ..machines.roster import Roster
 
 
 class RingDriver:
@@ -66,7 +68,7 @@ class RingDriver:
         config, pairs = self._config, _pairs(effect, self._config.client_id)
         if not pairs:
             self._begin(Ring(config.client_id, effect.place))
-            return await self._inbox.put(ev.RingConnected(effect.tag))
+            return await self._receive_roster(effect)
         assert listener is not None
         own = LinkIdentity(effect.job_id, effect.epoch, config.client_id, config.incarnation)
         lefts = [_identity_of(effect, left) for left, _ in pairs]
@@ -86,7 +88,7 @@ class RingDriver:
         for ring in rings:
             self._spawn(self._watch_link(ring.left, ring.incoming))
             self._spawn(self._watch_link(ring.right, ring.outgoing))
-        return await self._inbox.put(ev.RingConnected(effect.tag))
+        return await self._receive_roster(effect)
 
     async def _open(self, own: LinkIdentity, right: LinkIdentity, address: str) -> Link | None:
         """Open the link to a right neighbour; `None` once it is told that there will be none."""
@@ -103,6 +105,15 @@ class RingDriver:
             return None
         self._outgoing.append(link)
         return link
+
+    async def _receive_roster(self, effect: ev.ConnectRing) -> None:
+        """Have the roster, and pass it on, as soon as the links stand: the devices mostly take longer."""
+        await self._inbox.put(ev.RingConnected(effect.tag))
+        try:
+            data = await self.ring.broadcast(effect.roster if self._config.client_id == COORDINATOR else None)
+            await self._inbox.put(ev.RosterArrived(effect.tag, Roster(data)))
+        except BringupError as error:
+            await self._inbox.put(ev.MergeFailed(effect.tag, error))
 
     async def merge(self, effect: ev.Merge, device_type: str) -> None:
         """Merge the devices of all clients."""
@@ -131,12 +142,12 @@ class RingDriver:
             raise shared_error(shared, claims)
         return table_of(counts, rows)
 
-    def stop_after(self, leaver: MemberInfo, collectives: int) -> None:
+    def stop_after(self, leaver: Callable[[], MemberInfo], collectives: int) -> None:
         """Fail the collectives beyond those of a leaving client; the job goes on."""
         own = self._config.client_id
         before = self.ring.of_bring_up
         last = max(collectives - before, 0)
-        self.ring.stop_after(collectives, lambda number: collective_without(leaver, last, own, number - before))
+        self.ring.stop_after(collectives, lambda number: collective_without(leaver(), last, own, number - before))
 
     def end(self, error: Callable[[], BaseException]) -> None:
         """Have all pending and later collectives raise what `error` returns. Idempotent."""

@@ -75,7 +75,7 @@ def _codecs() -> None:
         steps=tuple(StepMark(n, 100, 0.5, 0.5) for n in range(16)),
         slowest=tuple(Step(n, 100, 0.5) for n in range(16)),
     )
-    formed = Formed("0" * 32, 1, GroupPlace(3, 100, 300, 399), (_info(300), _info(302)), ())
+    formed = Formed("0" * 32, 1, GroupPlace(3, 100, 300, 399), (_info(300), _info(302)))
     items = Items(1, tuple(KeyValue(f"directory/key-{n}", b"value") for n in range(4000)))
     _print("encode a heartbeat", _micros(lambda: encode(beat), 20_000))
     _print("encode and decode a heartbeat", _micros(lambda: decode(encode(beat)), 20_000))

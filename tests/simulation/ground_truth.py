@@ -75,8 +75,9 @@ def _disturbances(world: World, process: Process, host: Process, *, for_own_stop
     hindered = [(begin, end + late) for p in (process, host) for begin, end in p.dials.hindrances]
     overloads = [(begin, end + _LATE) for begin, end in host.overloads]
     own_stops = process.stops if for_own_stops else ()
-    # Whoever has not heard the host for a while is dialling it anew when that goes on.
-    host_stops = [(begin, end + _LATE + 8 * latency.worst) for begin, end in host.stops]
+    # Whoever has not heard the host for a while is dialling it anew when that goes on, or one that was started since.
+    hosts = world.processes_of(host.client_id)
+    host_stops = [(begin, end + _LATE + 8 * latency.worst) for each in hosts for begin, end in each.stops]
     # A name that was looked up once is known from then on; the coordinator may have to ask for a suspect's.
     return [*own_stops, *host_stops, *overloads, *cuts, *breaks, *hindered, *host.dials.outages]
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from bringup.runtime.machines.coordinator import events as coordinator_events
 from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
+from bringup.runtime.machines.coordinator.members import info_of
 from bringup.runtime.machines.id_ranges import unpack_ids
 from bringup.runtime.machines.peer import events as ev
 from bringup.runtime.machines.peer.machine import PeerMachine
-from bringup.transport.wire.messages import Commit, Dismissed, HeartbeatAck, Ready, Register, Verdict
+from bringup.transport.wire.messages import Commit, Dismissed, HeartbeatAck, MemberInfo, Ready, Register, Verdict
 from bringup.transport.wire.services import ClientIds, Done, ServiceReply
 
 from . import verdict_oracle
@@ -149,6 +150,16 @@ def _up(world: World, process: Process, up: ev.Up) -> None:
     assert same, f"{process.name} is up with a table that others do not hold"
     assert up.table is job.sound_table or up.table.core_ids.tolist() == world.core_ids, f"{process.name}: wrong table"
     job.sound_table = up.table
+    if up.members is not job.sound_roster:
+        wrong = [info for info in up.members if info != _truth_of(job, info.client_id)]
+        assert [info.client_id for info in up.members] == list(range(world.num_clients)), f"{process.name}: wrong ids"
+        assert not wrong, f"{process.name} is up with wrong facts: {wrong}"
+    job.sound_roster = up.members
+
+
+def _truth_of(job: Job, client_id: int) -> MemberInfo:
+    member = job.members[client_id]
+    return info_of(member.config.registration(member.link_address))
 
 
 def _failed(world: World, process: Process, failed: ev.Failed) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from bringup.runtime.machines.coordinator.config import CoordinatorConfig
     from bringup.runtime.machines.core_table import CoreTable
+    from bringup.runtime.machines.roster import Roster
     from bringup.transport.wire.messages import Verdict
 
     from .process import Process
@@ -24,6 +25,7 @@ class Job:
         members: the processes that registered and were taken in, and when.
         digests: of the tables that they reported.
         sound_table: one that was found to be right.
+        sound_roster: the same.
         arrivals: how many have come to a barrier for the so manieth time, by name and count.
         verdicts: the coordinator's, with the times.
         committed_at: when it was, if it was.
@@ -42,6 +44,7 @@ class Job:
         self.taken_in_at: dict[int, float] = {}
         self.digests: dict[int, bytes] = {}
         self.sound_table: CoreTable | None = None
+        self.sound_roster: Roster | None = None
         self.arrivals: Counter[tuple[str, int]] = Counter()
         self.committed_at: float | None = None
         self.verdicts: list[tuple[float, Verdict]] = []

@@ -1,13 +1,16 @@
-"""The simulated ring: links between neighbours, and the merge that runs over them."""
+"""The simulated ring: links between neighbours, and what runs over them: the roster, then the merge."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from bringup.devices.base import LocalDevice
 from bringup.errors import TopologyError
 from bringup.runtime.machines.peer import events as ev
+from bringup.runtime.machines.roster import Roster
 from bringup.transport.attempts import Goal, Trouble, TroubleKind
 
 from .dialling import Dial
@@ -39,7 +42,14 @@ class _Link:
 
     def send(self, shares: Shares | None, merged: MergeOracle | None) -> None:
         """Bring a step of the merge to the right neighbour."""
-        self._there.put(self._acceptor.take, shares, merged)
+        self._put(self._acceptor.take, shares, merged)
+
+    def send_roster(self, roster: Roster) -> None:
+        """Bring the roster to the right neighbour."""
+        self._put(self._acceptor.take_roster, roster)
+
+    def _put(self, take: Callable[..., None], *content: Any) -> None:
+        self._there.put(take, *content)
         if self._there.is_stuck:
             self._opener.process.later(_UNACKNOWLEDGED_MAX, self._give_up)
 
@@ -88,6 +98,7 @@ class RingEnd:
         self._merging: ev.Tag | None = None
         self._devices: Sequence[LocalDevice] | None = None
         self._shares: Shares | None = None
+        self._roster = Roster(joined.roster) if joined.roster else None
 
     # Links.
 
@@ -108,6 +119,7 @@ class RingEnd:
             self.dial.worked()
         if len(self._links) == 2:
             self.process.tell_peer(ev.RingConnected(self._tag))
+            self._pass_roster_on()
             for event in self._breaks:
                 self.process.tell_peer(event)
         return None
@@ -134,6 +146,23 @@ class RingEnd:
         self.is_closed = True
         for side, link in self._links.items():
             link.close(side)
+
+    # The roster.
+
+    def take_roster(self, roster: Roster) -> None:
+        """The roster comes from the left neighbour."""
+        self._roster = roster
+        self._pass_roster_on()
+
+    def _pass_roster_on(self) -> None:
+        if self._roster is None or not self.is_linked:
+            return
+        roster, self._roster = self._roster, None
+        own, world = self.process, self._ring.world
+        if own.client_id != self._ring.size - 1:
+            self._links["right"].send_roster(roster)
+        kept = misprinted(roster) if own.client_id in world.misprinters else roster
+        own.tell_peer(ev.RosterArrived(self._tag, kept))
 
     # The merge.
 
@@ -174,6 +203,12 @@ class RingEnd:
         self.process.later(0.0, self.process.tell_peer, event)
 
 
+def misprinted(roster: Roster) -> Roster:
+    """Return a roster with one row wrong."""
+    *others, last = roster
+    return Roster.of([*others, replace(last, pid=last.pid + 1)])
+
+
 class SimulatedRing:
     """The ring of one job."""
 
@@ -187,7 +222,8 @@ class SimulatedRing:
         """Open the link to the right neighbour, and accept the left one's; both may join later."""
         end = process.ring_end = self._ends[process.incarnation] = RingEnd(self, process, joined)
         if self.size == 1:
-            return process.later(0.0, process.tell_peer, ev.RingConnected(joined.tag))
+            process.later(0.0, process.tell_peer, ev.RingConnected(joined.tag))
+            return process.later(0.0, process.tell_peer, ev.RosterArrived(joined.tag, Roster(joined.roster)))
         self._greet(process)
         return end.dial.attempt()
 

@@ -75,7 +75,8 @@ def _struck(world: World, scenario: Scenario) -> Counter[str]:
     names = {"Backend": scenario.backends, "Missing": scenario.missing, "Late": scenario.late}
     names |= {"Early": scenario.early, "Traffic": scenario.traffic, "Strict": scenario.strict}
     names |= {"FirstDials": scenario.first_dials, "Stall": scenario.stallers}
-    names |= {"Garble": scenario.garblers, "Stay": scenario.stayers, "DisputedCore": scenario.has_disputed_cores}
+    names |= {"Garble": (*scenario.garblers, *scenario.misprinters), "Stay": scenario.stayers}
+    names |= {"DisputedCore": scenario.has_disputed_cores}
     return world.struck + Counter({name: 1 for name, was_drawn in names.items() if was_drawn})
 
 
@@ -101,6 +102,7 @@ def _live_through_faults(world: World, scenario: Scenario) -> None:
     )
     world.prepare = partial(_prepare, program, scenario)
     world.garblers.update(scenario.garblers)
+    world.misprinters.update(scenario.misprinters)
     if scenario.has_disputed_cores:
         world.dispute_cores()
     for client_id in range(world.num_clients):
@@ -140,6 +142,7 @@ def _come_up_again(world: World) -> None:
     world.is_calm = True
     world.network.heal_all()
     world.garblers.clear()
+    world.misprinters.clear()
     world.settle_disputes()
     zombies = _kill_the_rest(world)
     if not zombies and world.seed % _ALONE_EVERY:

@@ -134,6 +134,7 @@ class Scenario:
     missing: tuple[int, ...] = ()
     late: dict[int, float] = field(default_factory=dict)
     garblers: tuple[int, ...] = ()
+    misprinters: tuple[int, ...] = ()
     has_disputed_cores: bool = False
     steps: tuple[Step, ...] = ()
     think: float = 0.0
@@ -406,7 +407,12 @@ class _Draw:
         self.scenario.early = {client: self.rng.randint(0, steps) for client in leavers}
 
     def garble(self) -> None:
-        self.scenario.garblers = self._clients(1)
+        """Either the merge or the roster of a client goes wrong."""
+        garbled = self._clients(1)
+        if self.rng.random() < 0.5:
+            self.scenario.garblers = garbled
+        else:
+            self.scenario.misprinters = garbled
 
     def dispute(self) -> None:
         self.scenario.has_disputed_cores = True

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from bringup.runtime.machines.barrier.rounds import BarrierRounds
 from bringup.runtime.machines.coordinator import admission
@@ -18,6 +19,7 @@ from bringup.runtime.machines.coordinator import machine as coordinator
 from bringup.runtime.machines.coordinator import suspicion as suspicions
 from bringup.runtime.machines.coordinator.commit import CommitVote
 from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
+from bringup.runtime.machines.coordinator.members import Members
 from bringup.runtime.machines.coordinator.stragglers import Stragglers
 from bringup.runtime.machines.coordinator.suspicion import Culprit, Suspicions
 from bringup.runtime.machines.detector import Detector, Lag
@@ -28,6 +30,7 @@ from bringup.runtime.machines.peer.coordinator_watch import CoordinatorWatch
 from bringup.runtime.machines.peer.machine import PeerMachine
 from bringup.runtime.machines.peer.program import OwnProgram
 from bringup.runtime.machines.preemption import NO_STEP, PreemptionAgreement, PreemptionPoint
+from bringup.runtime.machines.roster import Roster
 from bringup.runtime.machines.session.resend_buffer import ResendBuffer
 from bringup.transport import attempts
 from bringup.transport.attempts import Goal, NameRecord, TroubleKind
@@ -110,6 +113,22 @@ def take_in_a_twin(patch: pytest.MonkeyPatch) -> None:
 def believe_any_table(patch: pytest.MonkeyPatch) -> None:
     """Clients with other tables come up all the same."""
     patch.setattr(CommitVote, "disagreement", lambda self: None)
+
+
+def believe_any_roster(patch: pytest.MonkeyPatch) -> None:
+    """A client that got a roster with one row wrong comes up with it."""
+    patch.setattr(CoordinatorMachine, "_other_roster", lambda self, member, ready: None)
+
+
+def write_one_row_of_the_roster_wrong(patch: pytest.MonkeyPatch) -> None:
+    """All clients hold the same roster, in which one client is not as it registered."""
+    shipped = Members.roster
+
+    def roster(self: Members) -> Roster:
+        *others, last = shipped(self)
+        return Roster.of([*others, replace(last, link_address=others[0].link_address)])
+
+    patch.setattr(Members, "roster", roster)
 
 
 def lose_patience(patch: pytest.MonkeyPatch) -> None:
@@ -320,6 +339,8 @@ PLANTED: dict[Planting, int] = {
     lose_what_was_on_its_way: 63,
     take_in_a_twin: 14,
     believe_any_table: 35,
+    believe_any_roster: 35,
+    write_one_row_of_the_roster_wrong: 0,
     lose_patience: 29,
 }
 """Each with a seed that finds it, or did: whatever changes what is drawn changes which. That one is tried first."""

@@ -42,7 +42,7 @@ def verdict_is_true(world: World, job: Job, verdict: Verdict) -> None:
             assert patience >= -_NEVER_EARLY, f"{text}, whose patience has not ended"
             assert all(member.up is None for member in job.members.values()), f"{text}; but the job is up"
         case "TopologyError", _:
-            assert world.garblers or world.has_disputed_cores, text
+            assert world.garblers or world.misprinters or world.has_disputed_cores, text
         case "CoordinatorLostError", _:
             _host_is_to_blame(world, job, text)
         case "DeviceFailedError", cause:
@@ -148,7 +148,7 @@ def error_is_true(world: World, process: Process, error: BaseException) -> None:
         case RendezvousTimeoutError():
             _time_is_up(world, process, error, text)
         case TopologyError():
-            assert world.garblers or world.has_disputed_cores, text
+            assert world.garblers or world.misprinters or world.has_disputed_cores, text
         case _:
             raise AssertionError(text)
 

@@ -43,6 +43,7 @@ class World:
         jobs: every forming of the job.
         devices: of each client; unequal numbers, with core ids in no order.
         garblers: the clients whose merge goes wrong in a way that no check of theirs shows.
+        misprinters: the clients that get a roster with one row wrong.
         unsettled: the processes that have neither come up nor ended, in order.
         running: those that have not let go of all they held, but for those that are stopped for ever.
         prepare: told of every process that is started, before it begins.
@@ -65,6 +66,7 @@ class World:
         self.jobs: list[Job] = []
         self.processes: list[Process] = []
         self.garblers: set[int] = set()
+        self.misprinters: set[int] = set()
         self.unsettled: dict[Process, None] = {}
         self.running: dict[Process, None] = {}
         self.prepare: Callable[[Process], None] = lambda process: None
@@ -168,6 +170,10 @@ class World:
         """Return the last of a client's processes that runs, where one does."""
         running = (p for p in reversed(self._processes_of[client_id]) if p.has_begun and p.gone_at == EVER)
         return next(running, None)
+
+    def processes_of(self, client_id: int) -> list[Process]:
+        """Return all processes of a client, in the order in which they were started."""
+        return self._processes_of[client_id]
 
     def first(self, client_id: int) -> Process | None:
         """Return the first of a client's processes, where there is one."""

@@ -177,7 +177,7 @@ class Heartbeat(Body, frozen=True, tag=34):
 
 
 class Ready(Body, frozen=True, tag=35):
-    """This client has merged and verified its table of devices; `roster_digest` is that of its list of members."""
+    """This client has merged and verified its table of devices; `roster_digest` is that of its `MemberList`."""
 
     digest: bytes
     kinds: Annotated[tuple[KindRun, ...], _MANY]
@@ -269,14 +269,15 @@ class Formed(Body, frozen=True, tag=44):
     """All clients have registered. `has_services` tells whether client 0 serves the coordination services.
 
     `place` is the group of the receiver. `neighbours` are its left and its right neighbour in that group's ring, and,
-    for the leader of one of several groups, its left and its right neighbour among the leaders.
+    for the leader of one of several groups, its left and its right neighbour among the leaders. `roster` is the wire
+    form of the `MemberList`, for client 0 alone: the others get it over the ring.
     """
 
     job_id: str
     epoch: Signed
     place: GroupPlace
     neighbours: Annotated[tuple[MemberInfo, ...], _MANY]
-    members: Annotated[tuple[MemberInfo, ...], _MANY]
+    roster: bytes = b""
     has_services: bool = True
 
 
@@ -361,6 +362,15 @@ class Beat(Body, frozen=True, tag=56):
     slowest: Annotated[tuple[Step, ...], _MANY] = ()
 
 
+# From client 0 to all, over the ring.
+
+
+class MemberList(Body, frozen=True, tag=57):
+    """The roster: all clients of the job, by client id."""
+
+    members: Annotated[tuple[MemberInfo, ...], _MANY]
+
+
 # Queries of processes that are no clients, and their replies.
 
 
@@ -392,4 +402,5 @@ ClientMessage = Register | Heartbeat | Ready | Suspect | LinkDelayed | Leave | G
 CoordinatorMessage = Refused | HeartbeatAck | Formed | Commit | Verdict | Dismissed | StepQuery | SyncPoint | Leaving
 QueryMessage = TopologyQuery | TopologyReply
 WatchMessage = Beat | Verdict | Leaving
-Message = ClientMessage | CoordinatorMessage | SessionMessage | QueryMessage | WatchMessage
+RingMessage = MemberList
+Message = ClientMessage | CoordinatorMessage | SessionMessage | QueryMessage | WatchMessage | RingMessage

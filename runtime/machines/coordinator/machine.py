@@ -29,7 +29,6 @@ from ....transport.wire.messages import (
     Leave,
     Leaving,
     LinkDelayed,
-    MemberInfo,
     Overdue,
     PreemptionNotice,
     Ready,
@@ -43,17 +42,18 @@ from ....transport.wire.messages import (
 from ..detector import Detector, Lag
 from ..failure_errors import RENDEZVOUS_TIMEOUT, TOLD_AS_THEY_ARE
 from ..groups import Groups
-from ..id_ranges import name_ids, pack_ids
+from ..id_ranges import COORDINATOR, name_ids, pack_ids
 from ..pacing import pace, patience
 from ..phases import Phase
 from ..preemption import PreemptionAgreement
+from ..roster import Roster
 from . import events as ev
 from .admission import refusal_of
 from .commit import CommitVote
 from .config import CoordinatorConfig
 from .departures import Departures
 from .last_word import LastWord
-from .members import Members, MemberState
+from .members import Members, MemberState, info_of
 from .stragglers import Stragglers
 from .suspicion import Suspicions, culprit_of
 
@@ -85,7 +85,7 @@ class CoordinatorMachine:
         self._members = Members(config.num_clients)
         self._vote = CommitVote(config.num_clients)
         self._groups = Groups(config.num_clients)
-        self._roster: tuple[MemberInfo, ...] = ()
+        self._roster: Roster | None = None
         interval, timeout = config.heartbeat_interval, config.heartbeat_timeout
         self._interval = pace(config.num_clients, interval)
         self._detector = Detector(patience(config.num_clients, interval, timeout), self._interval)
@@ -274,7 +274,11 @@ class CoordinatorMachine:
     def _on_ready(self, member: MemberState, ready: Ready, now: float) -> Effects:
         self._vote.add(member.client_id, ready)
         self._members.note(member, Phase.COMMIT, member.healthy, member.health)
-        if self._state is not _State.BRINGING_UP or not self._vote.is_complete:
+        if self._state is not _State.BRINGING_UP:
+            return []
+        if (cause := self._other_roster(member, ready)) is not None:
+            return self._fail(member, cause, error=TopologyError.__name__)
+        if not self._vote.is_complete:
             return []
         if (disagreement := self._vote.disagreement()) is not None:
             odd, cause = disagreement
@@ -285,6 +289,17 @@ class CoordinatorMachine:
             self._detector.judge_by(self.config.heartbeat_timeout, self._interval, now)
         self._members.commit()
         return [self._to_all(self._vote.commit())]
+
+    def _other_roster(self, member: MemberState, ready: Ready) -> str | None:
+        """Return the cause where a client has got another list of clients than was sent."""
+        if self._roster is None or ready.roster_digest == self._roster.digest:
+            return None
+        who = f"client {member.client_id} ({member.register.hostname}, {member.register.address})"
+        theirs = ready.roster_digest.hex() or "none"
+        return (
+            f"{who} holds another list of clients than the coordinator sent over the ring: {theirs} there, and "
+            f"{self._roster.digest.hex()} on client 0. It was changed on its way there. Restart the job."
+        )
 
     def _on_leave(self, member: MemberState, leave: Leave, now: float) -> Effects:
         client_id = member.client_id
@@ -376,15 +391,17 @@ class CoordinatorMachine:
     def _announce(self) -> Effects:
         """Tell all that the job has formed, each its place in it."""
         self._roster = self._members.roster()
-        hostnames = [member.hostname for member in self._roster]
+        hostnames = [self._members[client_id].register.hostname for client_id in range(self.config.num_clients)]
         self._groups = Groups(self.config.num_clients, self.config.group_size, hostnames)
         return [ev.SendTo((member.session,), self._formed_for(member)) for member in self._members]
 
     def _formed_for(self, member: MemberState) -> Formed:
-        config, client_id, roster = self.config, member.client_id, self._roster
-        neighbours = tuple(roster[neighbour] for neighbour in self._groups.neighbours_of(client_id))
+        assert self._roster is not None
+        config, client_id = self.config, member.client_id
+        beside = (self._members[neighbour].register for neighbour in self._groups.neighbours_of(client_id))
+        roster = self._roster.data if client_id == COORDINATOR else b""
         place = self._groups.place_of(client_id)
-        return Formed(config.job_id, _EPOCH, place, neighbours, roster, config.has_services)
+        return Formed(config.job_id, _EPOCH, place, tuple(map(info_of, beside)), roster, config.has_services)
 
     def _ack(self, member: MemberState, sequence: int, now: float) -> HeartbeatAck:
         missing = self._members.missing() if self._state is _State.FORMING else ()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from ....transport.wire.messages import HeartbeatAck, MemberInfo, MemberUpdate, Register
 from ..id_ranges import pack_ids
 from ..phases import Phase, furthest_behind
+from ..roster import Roster
 
 _TROUBLES_MAX = 3
 """Of those that are told in a text: one broken switch may stop every link of a large job."""
@@ -173,9 +174,9 @@ class Members:
         """Return the clients of the job that have no connection with the coordinator."""
         return set(range(self._num_clients)) - {member.client_id for member in self if member.is_connected}
 
-    def roster(self) -> tuple[MemberInfo, ...]:
-        """Return the public facts about all members, by client id."""
-        return tuple([info_of(self[client_id].register) for client_id in range(self._num_clients)])
+    def roster(self) -> Roster:
+        """Return the roster of a job that is complete."""
+        return Roster.of(info_of(self[client_id].register) for client_id in range(self._num_clients))
 
     def link_trouble(self) -> str:
         """Return which ring links some still try to open, for the end of a text; empty where there are none."""

@@ -24,6 +24,7 @@ from ..core_table import CoreTable
 from ..probes import Probe as Probe
 from ..probes import ProbeAnswered as ProbeAnswered
 from ..probes import Tag as Tag
+from ..roster import Roster
 from .program import ProgressReported as ProgressReported
 
 # What happens to a peer.
@@ -96,9 +97,16 @@ class HealthChanged(Struct, frozen=True):
 
 
 class RingConnected(Struct, frozen=True):
-    """Both links of the ring are open."""
+    """The links of the ring are open; `RosterArrived` follows."""
 
     tag: Tag
+
+
+class RosterArrived(Struct, frozen=True):
+    """The roster has come over the ring with the links of tag `tag`."""
+
+    tag: Tag
+    roster: Roster
 
 
 class LinkDelayed(Struct, frozen=True):
@@ -124,7 +132,7 @@ class Merged(Struct, frozen=True):
 
 
 class MergeFailed(Struct, frozen=True):
-    """The merge's result is not sound."""
+    """The merge's result is not sound; or, with the tag of `ConnectRing`, the roster did not come."""
 
     tag: Tag
     error: BringupError
@@ -168,6 +176,7 @@ PeerEvent = (
     | BackendFailed
     | HealthChanged
     | RingConnected
+    | RosterArrived
     | LinkBroken
     | LinkDelayed
     | Merged
@@ -228,8 +237,9 @@ class ConnectRing(Struct, frozen=True):
     In a job with several groups the links of the group's ring carry `Watched` messages, against the way of its bytes.
 
     Attributes:
-        place: see `Formed`, like the next.
+        place: see `Formed`, like the next two.
         neighbours: see above.
+        roster: see above; on client 0 to be sent to all.
     """
 
     tag: Tag
@@ -237,6 +247,7 @@ class ConnectRing(Struct, frozen=True):
     epoch: int
     place: GroupPlace
     neighbours: tuple[MemberInfo, ...]
+    roster: bytes = b""
 
     @property
     def left(self) -> MemberInfo:
@@ -261,7 +272,7 @@ class Up(Struct, frozen=True):
 
     job_id: str
     epoch: int
-    members: tuple[MemberInfo, ...]
+    members: Roster
     table: CoreTable
     kinds: tuple[KindRun, ...]
     slowest: tuple[Span, ...]

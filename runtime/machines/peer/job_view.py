@@ -25,6 +25,7 @@ from ..failure_errors import (
 )
 from ..id_ranges import COORDINATOR, name_ids, unpack_ids
 from ..phases import Phase, furthest_behind
+from ..roster import Roster
 from .config import PeerConfig
 
 
@@ -32,7 +33,8 @@ class JobView:
     """The other clients, by the coordinator's messages.
 
     Attributes:
-        formed: the members, once all have registered.
+        formed: its place among the members, once all have registered.
+        roster: the members, once they have come over the ring.
         host: client 0, once the coordinator has answered.
         updated_at: when the coordinator last answered a heartbeat; ages count from then.
         dial_reason: why the coordinator cannot be reached, or could not.
@@ -42,6 +44,7 @@ class JobView:
     def __init__(self, config: PeerConfig, now: float) -> None:
         self._config = config
         self.formed: Formed | None = None
+        self.roster: Roster | None = None
         self.host: MemberInfo | None = None
         self.updated_at = now
         self.dial_reason = ""
@@ -66,7 +69,8 @@ class JobView:
 
     def form(self, formed: Formed) -> None:
         """Note that all have registered."""
-        self.formed, self.host = formed, formed.members[COORDINATOR]
+        self.formed = formed
+        self.host = next((info for info in formed.neighbours if info.client_id == COORDINATOR), self.host)
 
     def commit(self) -> None:
         """Note that all are ready: only then does the coordinator commit."""
@@ -77,10 +81,14 @@ class JobView:
 
     def address_of(self, client_id: int) -> str:
         """Return the address of a client, empty where it is not known."""
-        if self.formed is not None:
-            return self.formed.members[client_id].address
+        if self.roster is not None:
+            return self.roster[client_id].address
         if self._config.addresses is not None:
             return self._config.addresses[client_id]
+        if self.formed is not None:
+            known = (info.address for info in self.formed.neighbours if info.client_id == client_id)
+            if (address := next(known, "")) or client_id != COORDINATOR:
+                return address
         return self._config.coordinator_address if client_id == COORDINATOR else ""
 
     def end(self, error: BaseException | None) -> None:
@@ -154,11 +162,11 @@ class JobView:
 
     def not_joined(self, missing: tuple[int, ...]) -> BringupError:
         """Return the error for a shutdown that some live clients did not join in time."""
-        assert self.formed is not None
+        assert self.roster is not None
         ids, own = list(unpack_ids(missing)), self._config
         update = self._updates.get(ids[0])
         phase = Phase.READY if update is None else update.phase
-        first = self.formed.members[ids[0]]
+        first = self.roster[ids[0]]
         return not_joined(own.client_id, own.shutdown_timeout, self._with_addresses(ids), first, phase)
 
     def coordinator_lost(self, own_phase: Phase, cause: str) -> BringupError:

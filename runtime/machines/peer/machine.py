@@ -2,8 +2,8 @@
 
 Theory of operation. A peer starts its devices and its search for the coordinator at once. It registers, and from the
 coordinator's first answer on it sends heartbeats and expects answers. When all clients have registered the coordinator
-says so; the peer links with its two neighbours, and once links and devices both stand, merges its devices into the
-job's table. It reports the table's digest, and when the coordinator has the same digest from everybody, the job is up::
+says so; the peer links with its neighbours, and gets the roster over the ring. Once it has that and its devices, it
+merges them into the job's table. It reports both digests: once the coordinator has the same of all, the job is up::
 
     NEW -> CONNECTING -> REGISTERING -> WAITING -> BRINGING_UP -> COMMITTING -> UP -> LEAVING -> CLOSED
                  ^            |
@@ -142,6 +142,8 @@ class PeerMachine:
             case ev.RingConnected(tag) if self._is_current(ev.ConnectRing, tag):
                 self._is_linked, self.view.link_reason = True, ""
                 self.timeline.leave(Phase.RING, now)
+            case ev.RosterArrived(tag, roster) if self._is_current(ev.RosterArrived, tag):
+                self.view.roster = roster
                 return self._merge_when_possible(now)
             case ev.Merged(tag, table) if self._is_current(ev.Merge, tag):
                 return self._report_ready(table, now)
@@ -180,12 +182,13 @@ class PeerMachine:
                 formed = self.view.formed
                 assert formed is not None
                 assert self._table is not None
+                assert self.view.roster is not None
                 self._state = PeerState.UP
                 self._watch.up(now)
                 self.view.commit()
                 self.timeline.leave(Phase.COMMIT, now)
                 return [
-                    ev.Up(formed.job_id, formed.epoch, formed.members, self._table, kinds, spans, formed.has_services)
+                    ev.Up(formed.job_id, formed.epoch, self.view.roster, self._table, kinds, spans, formed.has_services)
                 ]
             case Verdict():
                 return self._close(self.view.of_verdict(message))
@@ -296,11 +299,11 @@ class PeerMachine:
         self.view.form(formed)
         self.timeline.leave(Phase.RENDEZVOUS, now)
         self.timeline.enter(Phase.RING, now)
-        tag = self._tag(ev.ConnectRing)
-        return [ev.ConnectRing(tag, formed.job_id, formed.epoch, formed.place, formed.neighbours)]
+        tag = self._awaited[ev.RosterArrived] = self._awaited[ev.Merge] = self._tag(ev.ConnectRing)
+        return [ev.ConnectRing(tag, formed.job_id, formed.epoch, formed.place, formed.neighbours, formed.roster)]
 
     def _merge_when_possible(self, now: float) -> Effects:
-        if self._state is not PeerState.BRINGING_UP or self._devices is None or not self._is_linked:
+        if self._state is not PeerState.BRINGING_UP or self._devices is None or self.view.roster is None:
             return []
         self.timeline.enter(Phase.MERGE, now)
         return [ev.Merge(self._tag(ev.Merge), self._devices)]
@@ -311,8 +314,9 @@ class PeerMachine:
         self.timeline.leave(Phase.MERGE, now)
         self.timeline.enter(Phase.COMMIT, now)
         assert self._devices is not None
+        assert self.view.roster is not None
         kinds = runs_of(device.kind for device in self._devices)
-        return [ev.Send(Ready(table.digest, kinds, self.timeline.spans()))]
+        return [ev.Send(Ready(table.digest, kinds, self.timeline.spans(), self.view.roster.digest))]
 
     def _leave(self, collectives: int, now: float) -> Effects:
         if self._state is not PeerState.UP:

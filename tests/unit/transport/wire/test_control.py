@@ -82,7 +82,7 @@ def shown(value: Any) -> Any:
 def test_texts_of_parts_arrive_as_they_may_be_shown(text: str) -> None:
     for message in (
         Goodbye("ready", text, text),
-        Formed("job", 1, PLACE, (), (MemberInfo(0, "a", "b", 1, 1, "c"), MemberInfo(1, "a", text, 1, 1, text))),
+        Formed("job", 1, PLACE, (MemberInfo(0, "a", "b", 1, 1, "c"), MemberInfo(1, "a", text, 1, 1, text))),
         Commit((), (Span("ring", 0.0, 1.0, 0), Span(text, 0.0, 1.0, 0))),
     ):
         assert decode(encode(message)) == shown(message)
@@ -143,7 +143,7 @@ def test_spoilt_messages_are_refused_or_survive() -> None:
         (HeartbeatAck(1, (), (), ()), 2, [1, "x"], r"HeartbeatAck\.missing is \[1, 'x'\]: .*\$\[1\]"),
         (HeartbeatAck(1, (), (), ()), 3, [[1, 0.5], [1, "late"]], r"HeartbeatAck\.overdue\[1\]\.age is 'late'"),
         (HeartbeatAck(1, (), (), ()), 3, {}, r"HeartbeatAck\.overdue is \{\}"),
-        (Formed("", 1, PLACE, (), ()), 6, 1, r"Formed\.has_services is 1"),
+        (Formed("", 1, PLACE, ()), 6, 1, r"Formed\.has_services is 1"),
     ],
 )
 def test_a_wrong_message_is_refused_with_its_field_and_the_value(

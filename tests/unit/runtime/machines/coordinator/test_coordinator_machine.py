@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from bringup.runtime.machines.coordinator import events as ev
 from bringup.runtime.machines.coordinator.config import CoordinatorConfig
 from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
-from bringup.runtime.machines.coordinator.members import welcome
+from bringup.runtime.machines.coordinator.members import info_of, welcome
 from bringup.runtime.machines.coordinator.stragglers import Stragglers
+from bringup.runtime.machines.roster import Roster
 from bringup.transport.ports import ProbeOutcome
 from bringup.transport.wire.messages import (
     PROTOCOL_VERSION,
@@ -75,7 +76,10 @@ def register(number: int, **other: Any) -> Register:
 
 
 def ready(digest: bytes = b"same", **other: Any) -> Ready:
-    return replace(Ready(digest, (KindRun("SIM", 2),), ()), **other)
+    return replace(Ready(digest, (KindRun("SIM", 2),), (), ROSTER.digest), **other)
+
+
+ROSTER = Roster.of(info_of(register(client_id)) for client_id in range(N))
 
 
 def say(machine: CoordinatorMachine, client_id: int, message: ClientMessage, now: float = 0.0) -> list[Any]:
@@ -164,9 +168,10 @@ def test_the_last_registration_forms_the_job_for_all() -> None:
         message = formed[session,]
         assert (message.job_id, message.epoch, message.place) == ("ab" * 16, 1, GroupPlace(0, 1, 0, N - 1))
         assert [m.client_id for m in message.neighbours] == [(client_id - 1) % N, (client_id + 1) % N]
-        assert [(m.client_id, m.incarnation, m.link_address) for m in message.members] == [
-            (i, 1000 + i, f"h{i}:5000") for i in range(N)
-        ]
+        assert bool(message.roster) == (client_id == 0)
+    assert [(m.client_id, m.incarnation, m.link_address) for m in Roster(formed[ALL[0],].roster)] == [
+        (i, 1000 + i, f"h{i}:5000") for i in range(N)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -240,6 +245,21 @@ def test_different_digests_fail_for_all_and_name_the_odd_one() -> None:
     assert (found.error, found.client_id) == ("TopologyError", 1)
     assert "by clients 0, 2; " in found.cause
     assert is_closed(machine)
+
+
+def test_a_client_with_another_roster_is_named_as_soon_as_it_says_so() -> None:
+    machine = machine_with(*range(N))
+    say(machine, 0, ready())
+    found = verdict(say(machine, 2, ready(roster_digest=b"\x01\x02")))
+    assert (found.error, found.client_id) == ("TopologyError", 2)
+    assert "client 2 (node-2, h2:9000) holds another list of clients" in found.cause
+    assert f"0102 there, and {ROSTER.digest.hex()} on client 0" in found.cause
+    assert is_closed(machine)
+
+
+def test_a_client_without_a_roster_is_named() -> None:
+    found = verdict(say(machine_with(*range(N)), 1, ready(roster_digest=b"")))
+    assert (found.client_id, ": none there, and " in found.cause) == (1, True)
 
 
 def test_a_heartbeat_is_answered_with_news_once() -> None:
@@ -474,8 +494,9 @@ def awoken(num_clients: int, seconds: float) -> CoordinatorMachine:
     machine = CoordinatorMachine(dataclasses.replace(CONFIG, num_clients=num_clients))
     for client_id in range(num_clients):
         say(machine, client_id, register(client_id, num_clients=num_clients))
+    digest = Roster.of(info_of(register(client_id)) for client_id in range(num_clients)).digest
     for client_id in range(num_clients):
-        say(machine, client_id, ready())
+        say(machine, client_id, ready(roster_digest=digest))
     machine.wake(1.0 + seconds)
     for client_id in range(num_clients):
         assert answers(say(machine, client_id, BEAT, 1.0 + seconds), Verdict) == []

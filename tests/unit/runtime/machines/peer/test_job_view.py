@@ -11,13 +11,8 @@ from .....lib.peer_configs import peer_config
 
 N = 4
 CONFIG = peer_config(N)
-FORMED = Formed(
-    "ab" * 16,
-    1,
-    GroupPlace(0, 1, 0, N - 1),
-    (),
-    tuple(MemberInfo(i, f"h{i}:9000", f"node-{i}", i, 1000 + i, f"h{i}:5000") for i in range(N)),
-)
+MEMBERS = tuple(MemberInfo(i, f"h{i}:9000", f"node-{i}", i, 1000 + i, f"h{i}:5000") for i in range(N))
+FORMED = Formed("ab" * 16, 1, GroupPlace(0, 1, 0, N - 1), (MEMBERS[0], MEMBERS[2]))
 
 
 def ack(*updates: MemberUpdate, missing: tuple[int, ...] = (), steps: tuple[Step, ...] = ()) -> HeartbeatAck:

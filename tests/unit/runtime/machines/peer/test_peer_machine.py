@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from bringup.devices.base import LocalDevice
 from bringup.errors import (
@@ -23,6 +24,7 @@ from bringup.runtime.machines.core_table import CoreTable
 from bringup.runtime.machines.peer import events as ev
 from bringup.runtime.machines.peer.machine import PeerMachine
 from bringup.runtime.machines.phases import Phase
+from bringup.runtime.machines.roster import Roster
 from bringup.transport.ports import ProbeOutcome
 from bringup.transport.wire.messages import (
     ClientMessage,
@@ -54,7 +56,8 @@ from .....lib.peer_configs import peer_config
 N = 4
 CONFIG = peer_config(N, addresses=tuple(f"h{client_id}:9000" for client_id in range(N)))
 MEMBERS = tuple(MemberInfo(i, f"h{i}:9000", f"node-{i}", i, 1000 + i, f"h{i}:5000") for i in range(N))
-FORMED = Formed("ab" * 16, 1, GroupPlace(0, 1, 0, N - 1), (MEMBERS[0], MEMBERS[2]), MEMBERS)
+FORMED = Formed("ab" * 16, 1, GroupPlace(0, 1, 0, N - 1), (MEMBERS[0], MEMBERS[2]))
+ROSTER = Roster.of(MEMBERS)
 DEVICES = (LocalDevice("SIM", 3), LocalDevice("SIM", 1), LocalDevice("odd", 2))
 TABLE = CoreTable(np.ones(N, np.int32), np.arange(N, dtype=np.int32), None, b"digest")
 VERDICT = Verdict("PeerFailedError", 2, "h2:9000", "node-2", "merge", "process died", (), ())
@@ -111,6 +114,13 @@ def waiting(*missing: int) -> Script:
     return script
 
 
+def linked() -> Script:
+    script = formed()
+    script.take(ev.RingConnected(script.tags[ev.ConnectRing]))
+    script.take(ev.RosterArrived(script.tags[ev.ConnectRing], ROSTER))
+    return script
+
+
 def formed() -> Script:
     script = waiting()
     script.hear(FORMED)
@@ -118,8 +128,7 @@ def formed() -> Script:
 
 
 def merging() -> Script:
-    script = formed()
-    script.take(ev.RingConnected(script.tags[ev.ConnectRing]))
+    script = linked()
     script.take(ev.BackendStarted(script.tags[ev.StartBackend], DEVICES))
     return script
 
@@ -177,30 +186,48 @@ def test_it_links_with_both_neighbours_once_the_job_has_formed() -> None:
     assert (effect.left, effect.right, effect.epoch) == (MEMBERS[0], MEMBERS[2], 1)
 
 
-@pytest.mark.parametrize("devices_first", [True, False])
-def test_it_merges_once_links_and_devices_both_stand(devices_first: bool) -> None:
+@pytest.mark.parametrize("devices_after", range(3))
+def test_it_merges_once_it_has_its_links_the_roster_and_its_devices(devices_after: int) -> None:
     script = formed()
     events: list[ev.PeerEvent] = [
-        ev.BackendStarted(script.tags[ev.StartBackend], DEVICES),
         ev.RingConnected(script.tags[ev.ConnectRing]),
+        ev.RosterArrived(script.tags[ev.ConnectRing], ROSTER),
     ]
-    first, second = events if devices_first else reversed(events)
-    assert script.take(first) == []
-    (merge,) = script.take(second)
+    events.insert(devices_after, ev.BackendStarted(script.tags[ev.StartBackend], DEVICES))
+    *others, last = events
+    assert [effect for event in others for effect in script.take(event)] == []
+    (merge,) = script.take(last)
     assert merge == ev.Merge(script.tags[ev.Merge], DEVICES)
+
+
+def test_a_roster_that_does_not_come_fails_it() -> None:
+    script = formed()
+    script.take(ev.RingConnected(script.tags[ev.ConnectRing]))
+    assert script.take(ev.MergeFailed(99, BringupError("another ring's"))) == []
+    effects = script.take(ev.MergeFailed(script.tags[ev.ConnectRing], BringupError("too large")))
+    assert str(failure(effects)) == "too large"
+    (goodbye,) = of_kind(Goodbye, effects)
+    assert goodbye.cause == "too large"
+
+
+def test_client_0_sends_the_roster_that_it_was_given() -> None:
+    (effect,) = waiting().hear(replace(FORMED, roster=ROSTER.data))
+    assert effect.roster == ROSTER.data
 
 
 def test_devices_that_are_up_before_the_job_has_formed_are_kept() -> None:
     script = waiting()
     assert script.take(ev.BackendStarted(script.tags[ev.StartBackend], DEVICES)) == []
     script.hear(FORMED)
-    assert [type(effect) for effect in script.take(ev.RingConnected(script.tags[ev.ConnectRing]))] == [ev.Merge]
+    assert script.take(ev.RingConnected(script.tags[ev.ConnectRing])) == []
+    assert [type(e) for e in script.take(ev.RosterArrived(script.tags[ev.ConnectRing], ROSTER))] == [ev.Merge]
 
 
-def test_it_reports_the_digest_and_the_kinds_in_runs() -> None:
+def test_it_reports_both_digests_and_the_kinds_in_runs() -> None:
     script = merging()
     (report,) = sent(script.take(ev.Merged(script.tags[ev.Merge], TABLE)))
     assert isinstance(report, Ready)
+    assert report.roster_digest == ROSTER.digest
     assert (report.digest, report.kinds) == (b"digest", (KindRun("SIM", 2), KindRun("odd", 1)))
     assert {span.name for span in report.spans} >= {"rendezvous", "devices", "ring", "merge"}
 
@@ -209,7 +236,7 @@ def test_it_is_up_when_it_hears_the_commit_and_not_before() -> None:
     for stage in STAGES[:5]:
         assert stage().hear(Commit((), ())) == []
     (effect,) = committing().hear(Commit((KindRun("SIM", 4),), ()))
-    assert effect == ev.Up("ab" * 16, 1, MEMBERS, TABLE, (KindRun("SIM", 4),), ())
+    assert effect == ev.Up("ab" * 16, 1, ROSTER, TABLE, (KindRun("SIM", 4),), ())
 
 
 @pytest.mark.parametrize(
