@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ..phases import Phase
 
-_PHASE_REPORT_DELAY = 0.05
-"""Seconds that a new phase has to last before it is reported out of turn: most phases of a bring-up are shorter."""
+_PHASE_REPORT_DELAY = 0.25
+"""Seconds that a new phase has to last before it is reported out of turn: those of a bring-up that gets on are shorter,
+and each report takes client 0 a message in and one out while it has most to do."""
 
 _FRESH_NEWS_BEFORE_DEADLINE = 0.25
 """Seconds before a time-out of the bring-up: time for the answer to a heartbeat, whose news the error text names."""

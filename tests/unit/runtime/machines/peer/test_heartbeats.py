@@ -19,10 +19,10 @@ def test_a_phase_that_lasts_is_reported_soon_and_one_that_does_not_is_not() -> N
     heartbeats = begun()
     heartbeats.phase_changed(0.3)
     soon = heartbeats.due(1.0, Phase.DEVICES, 0.0, None)
-    assert soon == pytest.approx(0.35)
+    assert soon == pytest.approx(0.55)
     assert heartbeats.due(1.0, Phase.CONNECT, 0.0, None) == 1.0, "it is over again"
-    assert heartbeats.send(Phase.DEVICES, 0.35) == 1
-    assert heartbeats.due(1.0, Phase.DEVICES, 0.35, None) == 1.35
+    assert heartbeats.send(Phase.DEVICES, 0.55) == 1
+    assert heartbeats.due(1.0, Phase.DEVICES, 0.55, None) == 1.55
 
 
 def test_shortly_before_a_client_gives_up_it_asks_for_fresh_news_once() -> None:
