@@ -160,7 +160,7 @@ BRINGUP = Library(
     ("grpcio", "protobuf", "numpy", "uvloop"),
     _bringup,
 )
-GRPC = Library("grpc.aio alone", ("grpc.aio", "bringup.transport.grpc.settings", "uvloop"), ("grpcio", "uvloop"), meet)
+GRPC = Library("grpc.aio", ("grpc.aio", "bringup.transport.grpc.settings", "uvloop"), ("grpcio", "uvloop"), meet)
 JAX = Library("jax", ("jax", "jax.distributed"), ("jax", "jaxlib"), _jax)
 TORCH = Library("torch gloo", ("torch", "torch.distributed"), ("torch",), _torch)
 DTENSOR = Library("tf dtensor", ("tensorflow",), ("tensorflow", "tensorflow-cpu"), _dtensor)

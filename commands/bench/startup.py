@@ -1,4 +1,4 @@
-"""`bringup bench startup`: from the release of all clients until the last has come up, library by library."""
+"""`bringup bench startup`: from the release of all clients until the last is up, library by library."""
 
 from __future__ import annotations
 
@@ -75,6 +75,7 @@ class Row:
         what: The figure.
         seconds: A sample for each run that came up.
         failures: A text for each that did not.
+        processor: A client's mean processor seconds in each run of which they are known.
     """
 
     library: str
@@ -82,6 +83,7 @@ class Row:
     what: str = "release to last return"
     seconds: list[float] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    processor: list[float] = field(default_factory=list)
 
     @property
     def title(self) -> str:
@@ -160,7 +162,11 @@ class StartupScenario:
 
     def _sample(self, hosts: Hosts, program: str, row: Row) -> list[str]:
         outcome = hosts.run(program, draw_trial(self._settings, row.clients, self._rng))
-        return row.take(outcome.value, outcome.failure)
+        if outcome.failure is not None:
+            return row.take(None, outcome.failure)
+        if (used := outcome.value["processor"]) is not None:
+            row.processor.append(used)
+        return row.take(outcome.value["seconds"], None)
 
     def as_object(self) -> dict[str, Any]:
         return {
@@ -195,15 +201,17 @@ def startup_table(rows: Sequence[Row]) -> Table:
     libraries = {row.library for row in rows}
     reference = GRPC.name if GRPC.name in libraries else BRINGUP.name
     compares = libraries > {reference}
-    caption = "max/med: maximum / median" + (f"; ratio: median / {reference}'s median" if compares else "")
-    numbers = [*_STATISTICS, *(["ratio"] if compares else [])]
+    caption = "max/med: maximum / median; cpu: median processor time of a client"
+    caption += f"; ratio: median / {reference}'s median" if compares else ""
+    numbers = [*_STATISTICS, "cpu", *(["ratio"] if compares else [])]
     table = new_table("From the release to the last client's return, in ms", ["clients", "library"], numbers, caption)
     medians = {row.clients: statistics.median(row.seconds) for row in rows if row.library == reference and row.seconds}
     for row, following in zip_longest(rows, rows[1:]):
         base = medians.get(row.clients)
         ratio = f"{statistics.median(row.seconds) / base:.2f}" if base and row.seconds else "-"
         last = following is None or following.clients != row.clients
-        cells = [*row.cells, ratio] if compares else row.cells
+        used = milliseconds(statistics.median(row.processor)) if row.processor else ["-"]
+        cells = [*row.cells, *used, *([ratio] if compares else [])]
         table.add_row(str(row.clients), row.library, *cells, end_section=last)
     return table
 

@@ -7,6 +7,7 @@ each other's libraries: a forked client has what its host has imported.
 from __future__ import annotations
 
 import signal
+import statistics
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
@@ -95,7 +96,7 @@ def carry_out(program: str, trial: Trial, fork: bool, lifeline: int | None = Non
 
 @dataclass(frozen=True, kw_only=True)
 class StartupTrial(Trial):
-    """Seconds from the release of the clients until the last has returned.
+    """The time and the processor time from the release of the clients until the last has returned.
 
     Attributes:
         offset: Seconds from the release of the early clients to that of the others, from which the time counts.
@@ -104,12 +105,15 @@ class StartupTrial(Trial):
     offset: float = 0.0
     timeout: float = 60.0
 
-    def conduct(self, clients: ProcessGroup) -> float:
+    def conduct(self, clients: ProcessGroup) -> dict[str, float | None]:
+        """Returns the `seconds`, and the `processor` seconds of a client, `None` where they cannot be read."""
+        used = clients.measure(processor_seconds)
         released_at = clients.release(self.offset)
         last: float = max(clients.hear("returned", self.timeout).values())
+        used = subtract(clients.measure(processor_seconds), used)
         clients.dismiss()
         clients.hear(LAST_MESSAGE, self.timeout)
-        return last - released_at
+        return {"seconds": last - released_at, "processor": statistics.fmean(used.values()) if used else None}
 
 
 @dataclass(frozen=True, kw_only=True)

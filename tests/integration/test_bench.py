@@ -58,7 +58,7 @@ def test_startup() -> None:
     found = bench("startup", "--clients", "1,2", "--runs", "2", "--seed", "7", "--only", "bringup", "--only", "grpc")
     assert (found["seed"], found["runs"], found["clients"]) == (7, 2, [1, 2])
     rows = [(row["library"], row["clients"]) for row in found["startup"]]
-    assert rows == [(library, clients) for clients in (1, 2) for library in ("bringup", "grpc.aio alone")]
+    assert rows == [(library, clients) for clients in (1, 2) for library in ("bringup", "grpc.aio")]
     assert len(found["process"]) == 3
     for row in [*found["startup"], *found["process"]]:
         assert (len(row["seconds"]), row["failures"]) == (2, [])
