@@ -51,7 +51,7 @@ def bring_up(request: Request, loop: asyncio.AbstractEventLoop | None, parts: Pa
 
 
 def _started(request: Request, loop: asyncio.AbstractEventLoop | None, parts: Parts) -> Steps[Client]:
-    plan = make_plan(request, os.environ)
+    plan = make_plan(request, dict(os.environ))
     while True:
         yield from _make_room(reset=request.reset)
         client = ProcessClient(plan, is_blocking=loop is None, parts=parts)

@@ -6,8 +6,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from .alarm import Alarm
+
 INBOX_MAX = 10_000
 """Events that may wait. Some tens of thousands come in a burst of the largest jobs; a sender of more waits, too."""
+
+_DUE: Any = object()
+"""Stands in an inbox that is waited at for a deadline."""
 
 
 class Machine(Protocol):
@@ -41,27 +46,36 @@ async def drive(
 
     The deadline is looked at before every event: under a backlog of events a timer would not get its turn.
     """
-    while not is_over():
-        now = clock()
-        due = machine.deadline()
-        if due is not None and due <= now:
-            effects = machine.wake(now)
-        else:
-            has_read_all = inbox.empty()
-            try:
-                async with asyncio.timeout(None if due is None else due - now):
-                    event = await inbox.get()
-            except TimeoutError:
-                machine.caught_up(clock())
-                continue
-            if has_read_all:
-                machine.caught_up(clock())
-            if event is None:
-                inbox.task_done()
-                return
-            try:
-                effects = machine.handle(event, clock())
-            finally:
-                inbox.task_done()
-        for effect in effects:
-            perform(effect)
+
+    def knock() -> None:
+        if inbox.empty():
+            inbox.put_nowait(_DUE)
+
+    alarm = Alarm(knock, clock, _unexpected)
+    try:
+        while not is_over():
+            now = clock()
+            due = machine.deadline()
+            if due is not None and due <= now:
+                effects = machine.wake(now)
+            else:
+                has_read_all = inbox.empty()
+                if has_read_all:
+                    alarm.set(due)
+                event = await inbox.get()
+                if has_read_all:
+                    machine.caught_up(clock())
+                try:
+                    if event is None:
+                        return
+                    effects = () if event is _DUE else machine.handle(event, clock())
+                finally:
+                    inbox.task_done()
+            for effect in effects:
+                perform(effect)
+    finally:
+        alarm.cancel()
+
+
+def _unexpected(error: Exception) -> None:
+    raise AssertionError("an inbox that is empty has room") from error

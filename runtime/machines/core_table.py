@@ -18,7 +18,7 @@ import numpy.typing as npt
 from ...devices.base import CoreLocation, LocalDevice
 from ...devices.topology.coordinates import owner
 from ...errors import TopologyError
-from .device_claims import FINGERPRINT_COLUMNS, Shared, find_shared, hash_of
+from .device_claims import FINGERPRINT_COLUMNS, Shared, all_different, find_shared, hash_of
 from .id_ranges import name_ids
 
 Int32Array = npt.NDArray[np.int32]
@@ -186,9 +186,9 @@ def _check_extent(counts: Int32Array, locations: Int32Array) -> None:
 
 
 def _check_unique(counts: Int32Array, values: Int32Array, what: str) -> None:
-    unique, first_rows, inverse = np.unique(values, axis=0, return_index=True, return_inverse=True)
-    if len(unique) == len(values):
+    if all_different(values):
         return
+    unique, first_rows, inverse = np.unique(values, axis=0, return_index=True, return_inverse=True)
     firsts = first_rows[np.ravel(inverse)]
     row = int(np.flatnonzero(firsts != np.arange(len(values)))[0])
     value = values[row].tolist()

@@ -15,7 +15,7 @@ from ..wire.framing import Deframer, framed
 
 _SPILL_BYTES_FIRST = 1024
 _SPILL_BYTES = 64 * 1024
-"""Of the spill buffer: small for a link that carries a handshake only, and grown once for one that carries frames."""
+"""Of the spill buffer: small for a link that carries a handshake only, and fourfold each time that it is full."""
 
 _SEND_SLICE_BYTES = 256 * 1024
 """Handed to the transport at a time: it copies the part that the kernel does not take at once."""
@@ -102,11 +102,12 @@ class TcpLink(asyncio.BufferedProtocol):
         self._spilled += nbytes
         if self._receiver is not None:
             self._hand_over_messages(self._receiver)
-        elif self._spilled == _SPILL_BYTES_FIRST == len(self._spill):
-            self._spill = self._spill + bytearray(_SPILL_BYTES - _SPILL_BYTES_FIRST)
         elif self._spilled == _SPILL_BYTES:
             assert self._transport is not None
             self._transport.pause_reading()
+        elif self._spilled == len(self._spill):
+            # To another one: the loop holds this until it has returned.
+            self._spill = self._spill + bytes(3 * len(self._spill))
 
     def eof_received(self) -> bool:
         """Called by the loop when the other side has closed."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from itertools import chain
 from operator import attrgetter
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -123,8 +123,9 @@ def _fields_with_texts(kind: Any) -> tuple[list[str], list[str]]:
     texts, lists = [], []
     for name in kind.__struct_fields__:
         hint: Any = kind.__annotations__[name]
-        hint = get_args(hint)[0] if get_origin(hint) is Annotated else hint
-        item = get_args(hint)[0] if get_origin(hint) is tuple else None
+        if hasattr(hint, "__metadata__"):  # of an `Annotated`
+            hint = hint.__origin__
+        item = hint.__args__[0] if getattr(hint, "__origin__", None) is tuple else None
         if hint is str:
             texts.append(name)
         elif isinstance(item, type) and issubclass(item, Part) and any(_fields_with_texts(item)):
