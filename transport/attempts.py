@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from .crowds import poll_delay
+
 CONNECT_TIMEOUT = 3.0
 """Seconds that a TCP connection may take: the kernel asks at 0 and 1 s."""
 
@@ -59,15 +61,23 @@ _FINAL: dict[Goal, tuple[TroubleKind, ...]] = {
 
 
 class Attempts:
-    """The attempts to connect for one `goal`, beginning at the time `now`, in seconds."""
+    """The attempts of one client to connect.
 
-    def __init__(self, goal: Goal, now: float) -> None:
+    Args:
+        goal: what for.
+        now: the time at which they begin, in seconds.
+        num_clients: that make attempts at the same host.
+        jitter: from 0 to 1, spreads these.
+    """
+
+    def __init__(self, goal: Goal, now: float, num_clients: int = 1, jitter: float = 0.5) -> None:
         self._goal = goal
         self._began = now
+        self._delay_min = poll_delay(num_clients, jitter)
 
     def delay(self, kind: TroubleKind, now: float) -> float | None:
         """Return the seconds until the next attempt, or `None` after a final failure."""
-        return None if kind in _FINAL[self._goal] else retry_delay(now - self._began)
+        return None if kind in _FINAL[self._goal] else max(retry_delay(now - self._began), self._delay_min)
 
 
 def retry_delay(elapsed: float) -> float:

@@ -37,7 +37,7 @@ class GrpcNetwork(LinkConnector):
         self, address: Address, on_connection: Callable[[Connection], Awaitable[None]]
     ) -> GrpcServer:
         """See `Network.serve_coordinator`."""
-        server = GrpcServer(on_connection)
+        server = GrpcServer(on_connection, self.num_clients)
         await server.listen(bind_hosts(self.bind_address, self.loopback, address), address.port, self.credentials)
         return server
 
@@ -45,11 +45,13 @@ class GrpcNetwork(LinkConnector):
         self, address: Address, report: DialReport, *, expected: bool = False
     ) -> tuple[Connection, str]:
         """See `Network.connect_coordinator`."""
-        return await open_connection(self.names, address, self.credentials, report, expected=expected)
+        return await open_connection(
+            self.names, address, self.credentials, report, expected=expected, num_clients=self.num_clients
+        )
 
     async def serve_links(self, incarnation: int, welcome: ServiceWelcome | None = None) -> TcpLinkListener:
         """See `Network.serve_links`."""
-        listener = TcpLinkListener(incarnation, self.patience, welcome)
+        listener = TcpLinkListener(incarnation, self.patience, welcome, self.num_clients)
         hosts = bind_hosts(self.bind_address, self.loopback, self.own)
         await listener.listen(hosts, self.ring_port, self.credentials.link_server)
         return listener

@@ -125,6 +125,7 @@ def make_network(plan: Plan) -> Network | None:
         bind_address=options.bind_address,
         ring_port=options.ring_port,
         patience=options.heartbeat_timeout + _LINK_GRACE,
+        num_clients=plan.job.num_clients,
     )
 
 

@@ -73,7 +73,9 @@ class CoordinatorDriver:
         self._network = network
         self._clock = clock
         self._inbox: asyncio.Queue[ev.CoordinatorEvent | None] = asyncio.Queue(INBOX_MAX)
-        self._table: SessionTable[int, Message] = SessionTable(CONTROL_KEPT_MAX, machine.config.heartbeat_timeout)
+        self._table: SessionTable[int, Message] = SessionTable(
+            CONTROL_KEPT_MAX, machine.config.heartbeat_timeout, machine.config.num_clients
+        )
         self._alarm = Alarm(self._wake_table, clock, lambda error: self.on_crash(error))
         self._pumps: dict[int, SessionPump] = {}
         self._client_of: dict[int, int] = {}  # by session, for texts

@@ -51,7 +51,9 @@ class RemoteSessions:
         self._server = server
         self._is_member = is_member
         self._clock = clock
-        self._table: SessionTable[_Key, list[bytes]] = SessionTable(SERVICES_KEPT_MAX)
+        self._table: SessionTable[_Key, list[bytes]] = SessionTable(
+            SERVICES_KEPT_MAX, num_clients=server.machine.num_clients
+        )
         self._alarm = Alarm(self._wake, clock, on_crash)
         self._links: dict[int, ServiceLink] = {}
         self._encoder = ReplyEncoder()

@@ -31,6 +31,9 @@ class ServiceMachine:
         kv_max_bytes: what the key-value store may hold.
         describe: says where a client is, for the text of a time-out.
         dead: the clients that are dead, as far as is known: few, as the job fails for any.
+
+    Attributes:
+        num_clients: see above.
     """
 
     def __init__(
@@ -40,6 +43,7 @@ class ServiceMachine:
         describe: Callable[[int], str],
         dead: Callable[[], Collection[int]],
     ) -> None:
+        self.num_clients = num_clients
         self._dead = dead
         self._stayers = IdRuns((0, num_clients - 1))
         self._has_others = num_clients > 1

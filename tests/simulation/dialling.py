@@ -28,6 +28,7 @@ _ASKED_AGAIN = 1.0
 _SLOW_MAX = 2.0
 # What proves a death is not made up here: such a network has no cure.
 _MAY_BE_REFUSED = (Goal.COORDINATOR, Goal.LINK)
+_OF_ALL = (Goal.COORDINATOR, Goal.SESSION)
 _MAY_BE_SWALLOWED = (Goal.COORDINATOR, Goal.SESSION)
 
 
@@ -96,7 +97,7 @@ class Dial:
         self._report = report
         self._final = final
         self._last: TroubleKind | None = None
-        self._attempts = Attempts(goal, process.world.clock.now)
+        self._attempts = Attempts(goal, process.world.clock.now, process.world.num_clients if goal in _OF_ALL else 1)
 
     def attempt(self) -> None:
         """Try once."""

@@ -326,7 +326,7 @@ class AcceptedSessions:
 
     def __init__(self, process: Process, kept_max: int, heartbeat_timeout: float) -> None:
         self.process = process
-        self.table: SessionTable[int, Numbered] = SessionTable(kept_max, heartbeat_timeout)
+        self.table: SessionTable[int, Numbered] = SessionTable(kept_max, heartbeat_timeout, process.world.num_clients)
         self.clients: dict[int, Process] = {}
         self._kept_max = kept_max
         self._ends: dict[int, Connection] = {}

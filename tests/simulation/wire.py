@@ -10,6 +10,7 @@ from bringup.runtime.drivers.coordinator import PROBE_TIMEOUT
 from bringup.runtime.machines.id_ranges import COORDINATOR
 from bringup.runtime.machines.peer import events as ev
 from bringup.transport.attempts import Goal, TroubleKind, retry_delay
+from bringup.transport.crowds import poll_delay
 from bringup.transport.ports import ProbeOutcome
 
 from .costs import ACCEPT, Mail
@@ -75,7 +76,9 @@ class Wire:
         """A coordinator listens now: whoever waits for one finds it at the next attempt."""
         waiting, self._waiting = self._waiting, []
         for dial in waiting:
-            patience = retry_delay(self.world.clock.now - dial.process.began)
+            patience = max(
+                retry_delay(self.world.clock.now - dial.process.began), poll_delay(self.world.num_clients, 0.5)
+            )
             dial.process.later(self.world.rng.uniform(0, patience), dial.attempt)
 
     def _accept(self, link: DialledSession, number: int, host: Process, dial: Dial) -> None:

@@ -11,6 +11,7 @@ from ...errors import ConfigurationError
 from ..addresses import Address
 from ..attempts import Goal, Trouble, TroubleKind
 from ..credentials import Credentials
+from ..crowds import crowd_timeout
 from ..names import Endpoint, Names
 from ..ports import Connection, ConnectionClosedError, DialReport
 from ..tcp.dial import DialError, open_any, reach
@@ -28,7 +29,8 @@ _CLOSE_TIMEOUT = 1.0
 """Seconds for the other side to end its half: `Connection.close` promises to return within them."""
 
 _HANDSHAKE_TIMEOUT = 5.0
-"""Seconds for gRPC's first frames. The kernel accepts connections for a stopped process, which never sends them."""
+"""Seconds for gRPC's first frames, of either side, in a crowd of one. The kernel accepts connections for a stopped
+process, which never sends them."""
 
 _STOP_GRACE = 0.5
 """Seconds in which calls that run may end in order, before gRPC cancels them."""
@@ -56,7 +58,6 @@ _SERVER_OPTIONS = (
     # Two jobs on one port would each get some of the other's clients.
     ("grpc.so_reuseport", 0),
     ("grpc.max_receive_message_length", CLIENT_MESSAGE_BYTES_MAX),
-    ("grpc.server_handshake_timeout_ms", 5000),
     # Above its default of 1,000 the core answers CANCELLED at random to clients that arrive together.
     ("grpc.server.max_pending_requests", 1_000_000),
     ("grpc.server.max_pending_requests_hard_limit", 1_000_000),
@@ -94,10 +95,16 @@ class _ServerConnection:
 
 
 class GrpcServer:
-    """The coordinator's gRPC server."""
+    """The coordinator's gRPC server.
 
-    def __init__(self, on_connection: Callable[[Connection], Awaitable[None]]) -> None:
+    Args:
+        on_connection: see `Network.serve_coordinator`.
+        num_clients: of the job, which may all come in the same moment.
+    """
+
+    def __init__(self, on_connection: Callable[[Connection], Awaitable[None]], num_clients: int = 1) -> None:
         self._on_connection = on_connection
+        self._num_clients = num_clients
         self._server: grpc.aio.Server | None = None
         self._handlers: set[asyncio.Task[Any]] = set()
 
@@ -108,7 +115,8 @@ class GrpcServer:
             ConfigurationError: the port is taken or the host is not of this machine; names both.
         """
         endpoints = check_free(hosts, port, "the coordinator")
-        server = grpc.aio.server(options=_SERVER_OPTIONS)
+        handshake_timeout = round(1000 * crowd_timeout(_HANDSHAKE_TIMEOUT, self._num_clients))
+        server = grpc.aio.server(options=[*_SERVER_OPTIONS, ("grpc.server_handshake_timeout_ms", handshake_timeout)])
         handler = grpc.stream_stream_rpc_method_handler(self._handle)  # type: ignore[no-untyped-call]
         service = grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: handler})  # type: ignore[no-untyped-call]
         server.add_generic_rpc_handlers((service,))
@@ -215,7 +223,7 @@ def _refused(endpoint: Endpoint, error: RuntimeError) -> ConfigurationError:
 
 
 async def open_connection(
-    names: Names, address: Address, credentials: Credentials, report: DialReport, *, expected: bool
+    names: Names, address: Address, credentials: Credentials, report: DialReport, *, expected: bool, num_clients: int
 ) -> tuple[Connection, str]:
     """See `Network.connect_coordinator`.
 
@@ -224,12 +232,17 @@ async def open_connection(
     """
     goal = Goal.SESSION if expected else Goal.COORDINATOR
     try:
-        return await reach(goal, lambda: _attempt(names, address, credentials), lambda trouble: report(trouble.text))
+        return await reach(
+            goal,
+            lambda: _attempt(names, address, credentials, crowd_timeout(_HANDSHAKE_TIMEOUT, num_clients)),
+            lambda trouble: report(trouble.text),
+            num_clients,
+        )
     except DialError as error:
         raise ConnectionClosedError(f"{address}: {error}") from None
 
 
-async def _attempt(names: Names, address: Address, credentials: Credentials) -> tuple[Connection, str]:
+async def _attempt(names: Names, address: Address, credentials: Credentials, timeout: float) -> tuple[Connection, str]:
     sock, endpoint = await open_any(names, address)
     with sock:
         seen_from = str(sock.getsockname()[0])
@@ -241,12 +254,12 @@ async def _attempt(names: Names, address: Address, credentials: Credentials) -> 
     channel = credentials.open_channel(f"{family}:{endpoint}", _CHANNEL_OPTIONS)
     call: Any = channel.stream_stream(f"/{_SERVICE}/{_METHOD}")()
     try:
-        async with asyncio.timeout(_HANDSHAKE_TIMEOUT):
+        async with asyncio.timeout(timeout):
             await call.wait_for_connection()
     except BaseException as error:
         await _to_its_end(channel.close())
         if isinstance(error, TimeoutError):
-            said = f"it accepts connections, and says nothing within {_HANDSHAKE_TIMEOUT:g} s"
+            said = f"it accepts connections, and says nothing within {timeout:g} s"
             raise DialError(Trouble(TroubleKind.UNANSWERED, said)) from None
         if isinstance(error, _FAILURES):
             said = f"whoever listens there does not speak this protocol: {_describe(error)}"

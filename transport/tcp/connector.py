@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from ..addresses import Address
 from ..attempts import Goal, Trouble, TroubleKind
 from ..credentials import INSECURE, Credentials
+from ..crowds import crowd_timeout
 from ..names import Names
 from ..ports import (
     ConnectionClosedError,
@@ -35,11 +36,13 @@ class LinkConnector:
         names: those that were looked up.
         credentials: for all connections, opened or accepted.
         patience: seconds for which a link outlives a network that swallows everything.
+        num_clients: of the job: those that may come to one host at once.
     """
 
     names: Names = field(default_factory=Names)
     credentials: Credentials = INSECURE
     patience: float = 10.0
+    num_clients: int = 1
 
     async def connect_link(self, address: Address, own: LinkIdentity, right: LinkIdentity, report: LinkReport) -> Link:
         """See `Network.connect_link`."""
@@ -67,8 +70,9 @@ class LinkConnector:
     ) -> ServiceLink:
         """See `Network.connect_services`."""
         hello = Hello(Purpose.SERVICES, own, host)
+        timeout = crowd_timeout(HELLO_TIMEOUT, self.num_clients)
         try:
-            link, reply = await self._exchange(address, hello, HELLO_TIMEOUT, self.patience)
+            link, reply = await self._exchange(address, hello, timeout, self.patience)
         except OSError as error:
             raise ConnectionClosedError(f"link port {address} cannot be reached: {trouble_of(error).text}") from None
         if reply.status is Status.ACCEPTED:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import random
 import socket
 import time
 from collections.abc import Awaitable, Callable
@@ -30,18 +31,21 @@ class DialError(Exception):
         self.trouble = trouble
 
 
-async def reach(goal: Goal, attempt: Callable[[], Awaitable[T]], report: Callable[[Trouble], None]) -> T:
+async def reach(
+    goal: Goal, attempt: Callable[[], Awaitable[T]], report: Callable[[Trouble], None], num_clients: int = 1
+) -> T:
     """Repeat an attempt until it succeeds, or fails for good.
 
     Args:
         goal: what for.
         attempt: one attempt; raises a `DialError`, an `OSError` or a `ConnectionClosedError` where it fails.
         report: told why not yet, whenever that changes.
+        num_clients: that make attempts at the same host.
 
     Raises:
         DialError: there is no use in further attempts.
     """
-    attempts = Attempts(goal, time.monotonic())
+    attempts = Attempts(goal, time.monotonic(), num_clients, random.random())
     last: Trouble | None = None
     while True:
         try:

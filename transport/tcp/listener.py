@@ -7,6 +7,7 @@ import logging
 import ssl
 from typing import Any
 
+from ..crowds import crowd_timeout, visitors_max
 from ..ports import ConnectionClosedError, Link, LinkIdentity, ServiceWelcome
 from .handshake import (
     CONFIRMATION,
@@ -27,9 +28,6 @@ _log = logging.getLogger("bringup")
 
 _STRANGERS_MAX = 64
 """Handshakes at once, for a peer that expects one neighbour and some probes: beyond that the oldest is dropped."""
-
-_VISITORS_MAX = 1024
-"""On client 0, where all clients of a large job may come for the services in the same moment."""
 
 _BACKLOG = 4096
 """Connections in the kernel's queue; the kernel caps it at `net.core.somaxconn`."""
@@ -59,13 +57,23 @@ class _Seat:
 
 
 class TcpLinkListener:
-    """Listens for the left neighbours' links, for probes, and on client 0 for service links."""
+    """Listens for the left neighbours' links, for probes, and on client 0 for service links.
 
-    def __init__(self, incarnation: int, patience: float, welcome: ServiceWelcome | None = None) -> None:
+    Args:
+        incarnation: of this peer.
+        patience: see `LinkConnector`.
+        welcome: greets the service links, which all clients of the job may open in the same moment.
+        num_clients: of the job.
+    """
+
+    def __init__(
+        self, incarnation: int, patience: float, welcome: ServiceWelcome | None = None, num_clients: int = 1
+    ) -> None:
         self._policy = AcceptancePolicy(incarnation, has_services=welcome is not None)
         self._patience = patience
         self._welcome = welcome
-        self._strangers_max = _STRANGERS_MAX if welcome is None else _VISITORS_MAX
+        self._strangers_max = _STRANGERS_MAX if welcome is None else visitors_max(num_clients)
+        self._hello_timeout = HELLO_TIMEOUT if welcome is None else crowd_timeout(HELLO_TIMEOUT, num_clients)
         self._services: list[TcpServiceLink] = []
         self._services_to_sift = _STRANGERS_MAX
         self._servers: list[asyncio.Server] = []
@@ -139,7 +147,7 @@ class TcpLinkListener:
 
     async def _shake_hands(self, link: TcpLink) -> None:
         try:
-            async with asyncio.timeout(HELLO_TIMEOUT):
+            async with asyncio.timeout(self._hello_timeout):
                 data = bytearray(HELLO_BYTES)
                 await link.receive_into(memoryview(data))
             hello = decode_hello(data)

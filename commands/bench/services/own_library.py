@@ -116,7 +116,9 @@ async def _serve(assignment: Assignment, host: HostPipe, clients: int) -> None:
     allow_files(clients)
     machine = ServiceMachine(clients, Options().kv_max_bytes, lambda _: "in a crowd", tuple)
     server = ServiceServer(machine, lambda sender: sender == identity(sender.client_id), time.monotonic)
-    network = GrpcNetwork(own=None, loopback=True, bind_address=LOOPBACK, ring_port=assignment.ports[0])
+    network = GrpcNetwork(
+        own=None, loopback=True, bind_address=LOOPBACK, ring_port=assignment.ports[0], num_clients=clients
+    )
     listener = await network.serve_links(identity(0).incarnation, server.welcome)
     host.say("serving", None)
     await listener.accept(identity(0), identity(clients - 1))
@@ -129,7 +131,7 @@ def make_client(assignment: Assignment, client_id: int) -> ServiceClient:
     from ....transport.addresses import Address
     from ....transport.network import GrpcNetwork
 
-    network = GrpcNetwork(own=None, loopback=True)
+    network = GrpcNetwork(own=None, loopback=True, num_clients=Orders.of(assignment).task.clients)
     address = Address(LOOPBACK, assignment.ports[0])
 
     def connect(receiver: ServiceReceiver) -> Coroutine[Any, Any, ServiceLink]:

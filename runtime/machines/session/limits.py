@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 
 from ....errors import DeviceFailedError, PeerFailedError, RendezvousTimeoutError
+from ....transport.crowds import crowd_timeout
 
 REDIAL_DELAY = 0.05
 """Seconds between a connection that was of no use and the next: a host that accepts and hangs up is not asked in a
@@ -18,7 +19,8 @@ OPEN_TIMEOUT_MAX = 32.0
 """The same where several connections in turn did not answer: each costs an overloaded host more time."""
 
 REGISTRATION_TIMEOUT = 5.0
-"""Seconds that an accepted connection has to send its first message: a stranger must not hold it for ever."""
+"""Seconds that an accepted connection has to send its first message, in a crowd of one: a stranger must not hold it for
+ever."""
 
 END_TIMEOUT = 1.0
 """Seconds that the other side has to take in the last messages of a session, and to say so: some round trips of a slow
@@ -74,6 +76,11 @@ def open_timeout(num_unanswered: int, patience: float) -> float:
     The second has no longer than the first, as there may be no time for a third before silence is judged.
     """
     return max(min(patience * 2.0 ** max(num_unanswered - 1, 0), OPEN_TIMEOUT_MAX), patience)
+
+
+def registration_timeout(num_clients: int) -> float:
+    """Return for how many seconds an accepted connection may be silent, in a job of so many clients."""
+    return crowd_timeout(REGISTRATION_TIMEOUT, num_clients)
 
 
 def flush_timeout(ending: Ending, heartbeat_timeout: float) -> float:

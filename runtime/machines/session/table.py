@@ -4,7 +4,7 @@
     session:     CARRIED <--> AWAY --> FORGOTTEN
     table:       SERVING -- close --> FLUSHING -- Flushed, stay --> STAYING --> CLOSED
 
-A connection that does not say within `REGISTRATION_TIMEOUT` whose session it carries is ended. A session whose
+A connection that does not say within `registration_timeout` whose session it carries is ended. A session whose
 connection is lost is away: its client may resume it, over and over. It is forgotten when its client ends it, when the
 owner finishes it, or when it keeps more messages than it may; a client that asks for it later is refused.
 
@@ -32,9 +32,9 @@ from .effects import NOTHING, Began, Drop, Effect, Effects, Ended, Finish, Flush
 from .limits import (
     END_TIMEOUT,
     ENDED_KEPT_MAX,
-    REGISTRATION_TIMEOUT,
     Ending,
     flush_timeout,
+    registration_timeout,
     stay_timeout,
 )
 from .machine import SessionSide
@@ -135,10 +135,12 @@ class SessionTable(Generic[K, M]):
     Args:
         kept_max: messages that may be kept for each client.
         heartbeat_timeout: in seconds; how long a client may be silent in a job that ends in order.
+        num_clients: of the job, which may all come in the same moment.
     """
 
-    def __init__(self, kept_max: int, heartbeat_timeout: float = 0.0) -> None:
+    def __init__(self, kept_max: int, heartbeat_timeout: float = 0.0, num_clients: int = 0) -> None:
         self._kept_max = kept_max
+        self._registration_timeout = registration_timeout(num_clients)
         self._heartbeat_timeout = heartbeat_timeout
         self._state = TableState.SERVING
         self._connections = itertools.count(1)
@@ -159,7 +161,7 @@ class SessionTable(Generic[K, M]):
     def connected(self, now: float) -> int:
         """Take in a new connection; returns its number."""
         connection = next(self._connections)
-        self._strangers[connection] = now + REGISTRATION_TIMEOUT
+        self._strangers[connection] = now + self._registration_timeout
         return connection
 
     def visited(self, connection: int) -> None:
