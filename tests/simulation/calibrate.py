@@ -42,7 +42,7 @@ from bringup.transport.wire.messages import (
     Verdict,
 )
 from bringup.transport.wire.services import Items, KeyValue
-from bringup.transport.wire.session_messages import Acknowledge, OpenSession
+from bringup.transport.wire.session_messages import Acknowledge, EndSession, OpenSession
 
 _CLIENTS = 200
 _BEATS = 50
@@ -81,8 +81,8 @@ def _codecs() -> None:
     _print("encode and decode a heartbeat", _micros(lambda: decode(encode(beat)), 20_000))
     _print("encode and decode a beat of 32 steps", _micros(lambda: decode(encode(wave)), 2_000))
     _print("encode and decode a Formed", _micros(lambda: decode(encode(formed)), 5_000))
-    for name, message in {"Heartbeat": beat, "Beat": wave, "Formed": formed}.items():
-        print(f"{'bytes of a ' + name:45}{len(encode(message)):10}")
+    for message in (beat, wave, formed, _register(300)):
+        print(f"{'bytes of a ' + type(message).__name__:58}{len(encode(message)):10}")
     parts = framing.encode(items)
     _print("encode a byte of Items", _micros(lambda: framing.encode(items), 20) / len(parts))
     _print("a call of Python", _micros(_calls, 20) / 100_000)
@@ -93,8 +93,26 @@ def _info(client_id: int) -> MemberInfo:
     return MemberInfo(client_id, f"{host}:10000", host, 1000 + client_id, 2**63 + client_id, f"{host}:20000")
 
 
+def _register(client_id: int) -> Register:
+    r = _info(client_id)
+    return Register(
+        client_id,
+        _CLIENTS,
+        "worker",
+        PROTOCOL_VERSION,
+        "0",
+        r.incarnation,
+        r.address,
+        r.hostname,
+        r.pid,
+        r.link_address,
+        "CPU",
+        1.0,
+    )
+
+
 def _print(what: str, micros: float) -> None:
-    print(f"{what:45}{micros:10.4f} us")
+    print(f"{what:58}{micros:10.4f} us")
 
 
 def _micros(action: Callable[[], Any], times: int) -> float:
@@ -151,6 +169,7 @@ async def _control_plane() -> None:
     await timed("a heartbeat and its answer, alone", _CLIENTS)
     await timed("a Commit for all", _CLIENTS, lambda: tell_all(Commit((), ())))
     await timed("a Verdict for all", _CLIENTS, lambda: tell_all(Verdict("E", 1, "", "", "ready", "died", (), ())))
+    await timed("the end of a session and its connection", _CLIENTS)
     child.join()
     running.cancel()
     await asyncio.wait([running])
@@ -170,6 +189,7 @@ async def _be_a_crowd(pipe: Any, port: int) -> None:
         _Client.beat_alone,
         lambda client: client.hear(Commit),
         lambda client: client.hear(Verdict),
+        _Client.end,
     )
     for act in acts:
         pipe.send(None)
@@ -177,7 +197,6 @@ async def _be_a_crowd(pipe: Any, port: int) -> None:
         began = time.process_time()
         await asyncio.gather(*map(act, clients))
         pipe.send(time.process_time() - began)
-    await asyncio.gather(*(client.connection.close() for client in clients))
 
 
 class _Client:
@@ -191,12 +210,9 @@ class _Client:
         self._heard = 0
 
     async def register(self) -> None:
-        number, link = self._client_id, f"host-{self._client_id}:1"
         self.connection, _ = await open_connection(Names(), self._address, INSECURE, lambda text: None, expected=False)
-        await self.connection.send(OpenSession(number + 1, 0, is_new=True))
-        await self.connection.send(
-            Register(number, _CLIENTS, "worker", PROTOCOL_VERSION, "0", number, link, "host", 1, link, "CPU", 1.0)
-        )
+        await self.connection.send(OpenSession(self._client_id + 1, 0, is_new=True))
+        await self.connection.send(_register(self._client_id))
         await self.hear(Formed)
 
     async def beat(self) -> None:
@@ -209,6 +225,12 @@ class _Client:
         await asyncio.sleep(_PAUSE * self._client_id)
         await self.connection.send(Heartbeat(_BEATS, "ring", True, "", _BEATS, 0.1))
         await self.hear(HeartbeatAck)
+
+    async def end(self) -> None:
+        await self.connection.send(EndSession(self._heard))
+        while not isinstance(await self.connection.receive(), EndSession):
+            pass
+        await self.connection.close()
 
     async def hear(self, kind: type) -> None:
         while not isinstance(message := await self.connection.receive(), kind):

@@ -139,15 +139,13 @@ _OF_ANSWERS: dict[type, Callable[[World, Job, Any, coordinator_events.SendTo], N
 def _sent(world: World, process: Process, effect: Any) -> None:
     if isinstance(effect.message, Ready):
         assert process.job is not None, f"{process.name} is ready before it was taken in"
-        process.job.digests[process.client_id] = effect.message.digest
+        process.job.note_ready(process.client_id, effect.message.digest)
 
 
 def _up(world: World, process: Process, up: ev.Up) -> None:
     job = process.job
     assert job is not None, f"{process.name} is up before it was taken in"
-    assert len(job.digests) == world.num_clients, f"{process.name} is up, ready are only {sorted(job.digests)}"
-    same = set(job.digests.values()) == {up.table.digest}
-    assert same, f"{process.name} is up with a table that others do not hold"
+    assert job.agreed == up.table.digest, f"{process.name} is up with a table that others do not hold"
     assert up.table is job.sound_table or up.table.core_ids.tolist() == world.core_ids, f"{process.name}: wrong table"
     job.sound_table = up.table
     if up.members is not job.sound_roster:

@@ -23,7 +23,6 @@ class Job:
         host: the process that hosts the coordinator.
         services: the coordination services there.
         members: the processes that registered and were taken in, and when.
-        digests: of the tables that they reported.
         sound_table: one that was found to be right.
         sound_roster: the same.
         arrivals: how many have come to a barrier for the so manieth time, by name and count.
@@ -42,7 +41,8 @@ class Job:
         self.config = config
         self.members: dict[int, Process] = {}
         self.taken_in_at: dict[int, float] = {}
-        self.digests: dict[int, bytes] = {}
+        self._digests: dict[int, bytes] = {}
+        self._agreed: bytes | None = None
         self.sound_table: CoreTable | None = None
         self.sound_roster: Roster | None = None
         self.arrivals: Counter[tuple[str, int]] = Counter()
@@ -55,6 +55,19 @@ class Job:
         process.job = self
         self.members[process.client_id] = process
         self.taken_in_at[process.client_id] = now
+
+    def note_ready(self, client_id: int, digest: bytes) -> None:
+        """Note that a client has reported the digest of its table."""
+        self._digests[client_id] = digest
+        self._agreed = None
+
+    @property
+    def agreed(self) -> bytes | None:
+        """The digest that all have reported; `None` where some have not, or another."""
+        if self._agreed is None and len(self._digests) == self.config.num_clients:
+            first, *others = set(self._digests.values())
+            self._agreed = None if others else first
+        return self._agreed
 
     @property
     def is_complete(self) -> bool:
