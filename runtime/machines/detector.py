@@ -98,6 +98,12 @@ class Detector:
             if known is not None and known < at:
                 self._last_heard[client_id] = at
 
+    def unheard(self, client_id: int, now: float) -> float:
+        """Return for how many seconds a client was silent while the judge listened; 0 for one that is not judged."""
+        now = now if self._caught_up_at is None else min(now, self._caught_up_at)
+        listened_since = now if self._listening_since is None else self._listening_since
+        return now - max(self._last_heard.get(client_id, now), listened_since)
+
     def forget(self, client_id: int) -> None:
         """Stop judging a client."""
         self._last_heard.pop(client_id, None)

@@ -1,4 +1,4 @@
-"""The pace of heartbeats while a job comes up: client 0 answers all of them itself then (pure)."""
+"""The pace of heartbeats, by the size of the job: client 0 answers all that are sent to it (pure)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ _SECONDS_PER_CLIENT = 0.002
 
 _PACES_OF_SILENCE = 4
 """Heartbeats that may fail to come before silence is judged."""
+
+_SECONDS_PER_TEST = 0.06
+"""Between two heartbeats of all the clients whose groups report for them: less than 20 a second."""
+
+_MISSED_INTERVALS = 1.5
+"""Heartbeat intervals in which a wave must have come: one is due by then, and half of one for its way."""
 
 
 def pace(num_clients: int, interval: float) -> float:
@@ -18,3 +24,16 @@ def patience(num_clients: int, interval: float, timeout: float) -> float:
     """Return the seconds of silence that are judged while the job comes up; `timeout` in a small job."""
     seconds = pace(num_clients, interval)
     return timeout if seconds == interval else max(timeout, _PACES_OF_SILENCE * seconds)
+
+
+def test_period(num_clients: int, timeout: float) -> float:
+    """Return the seconds between two heartbeats of a client whose group reports for it, which test its connection."""
+    return max(_SECONDS_PER_TEST * num_clients, timeout)
+
+
+def fallback_patience(interval: float, timeout: float) -> float:
+    """Return the seconds without a whole wave after which a client of a group sends heartbeats itself.
+
+    Early enough for several of these to come before silence is judged.
+    """
+    return max(_MISSED_INTERVALS * interval, timeout / 4)

@@ -14,6 +14,31 @@ Tag = int
 """Sequence number of an effect of one machine."""
 
 
+class Tags:
+    """The tags of one machine's effects: of each kind of result the current one."""
+
+    def __init__(self) -> None:
+        self._sequence = 0
+        self._awaited: dict[type, Tag] = {}
+
+    def next(self, *results: type) -> Tag:
+        """Return the tag for an effect, results of which are awaited from now on, each once."""
+        self._sequence += 1
+        self._awaited |= dict.fromkeys(results, self._sequence)
+        return self._sequence
+
+    def takes(self, result: type, tag: Tag) -> bool:
+        """Return whether a result is the awaited one, and await it no longer."""
+        if self._awaited.get(result) != tag:
+            return False
+        del self._awaited[result]
+        return True
+
+    def awaits(self, result: type) -> bool:
+        """Return whether such a result is awaited."""
+        return result in self._awaited
+
+
 class Probe(Struct, frozen=True):
     """Ask whether the process at `link_address` is still `incarnation`: answered by `ProbeAnswered`."""
 

@@ -26,9 +26,10 @@ from bringup.runtime.machines.detector import Detector, Lag
 from bringup.runtime.machines.kv import store
 from bringup.runtime.machines.kv.store import StoreMachine
 from bringup.runtime.machines.kv.watches import Watches
+from bringup.runtime.machines.peer import machine as peer
 from bringup.runtime.machines.peer.coordinator_watch import CoordinatorWatch
 from bringup.runtime.machines.peer.machine import PeerMachine
-from bringup.runtime.machines.peer.program import OwnProgram
+from bringup.runtime.machines.peer.program import OwnProgram, place_of
 from bringup.runtime.machines.preemption import NO_STEP, PreemptionAgreement, PreemptionPoint
 from bringup.runtime.machines.roster import Roster
 from bringup.runtime.machines.session.resend_buffer import ResendBuffer
@@ -153,11 +154,7 @@ def take_waits_for_work(patch: pytest.MonkeyPatch) -> None:
 def forget_to_wait_while_leaving(patch: pytest.MonkeyPatch) -> None:
     """A client that waits to shut down is taken for one that works on."""
 
-    def working(self: Any, now: float) -> tuple[int, float, float]:
-        program = self._program
-        return (-1, -1.0, 0.0) if program is None else (program.step, program.age(now), program.busy(now))
-
-    patch.setattr(PeerMachine, "_progress", working)
+    patch.setattr(peer, "place_of", lambda program, now, is_leaving: place_of(program, now, is_leaving=False))
     patch.setattr(Stragglers, "leaves", lambda self, client_id: None)
 
 

@@ -343,6 +343,7 @@ class Beat(Body, frozen=True, tag=56):
         complete_age: seconds since the begin of the last wave that came around; negative where none has.
         steps: of the clients passed so far, those furthest behind in the program, the last first.
         front: of these, the one furthest ahead, if any has a step.
+        answered_age: seconds since the leader sent the last heartbeat that was answered; negative where none was.
         since: the number from which on `updates` tells the changes, and `news` the one up to which.
         news: see above.
         overdue: as in `HeartbeatAck`, like the next two.
@@ -355,6 +356,7 @@ class Beat(Body, frozen=True, tag=56):
     complete_age: float
     steps: Annotated[tuple[StepMark, ...], _MANY] = ()
     front: Annotated[tuple[StepMark, ...], _MANY] = ()
+    answered_age: float = -1.0
     since: Unsigned = 0
     news: Unsigned = 0
     overdue: Annotated[tuple[Overdue, ...], _MANY] = ()

@@ -23,6 +23,8 @@ class Departures:
         self._pause = _PAUSE + _PAUSE_PER_CLIENT * num_clients
         self._unannounced: dict[int, int] = {}
         self._announcement_due = 0.0
+        self._announced: list[Leaving] = []
+        self._num_told: dict[int, int] = {}
         self._dismissal_due: float | None = None
 
     def add(self, client_id: int, leave: Leave, now: float) -> None:
@@ -41,7 +43,14 @@ class Departures:
             return []
         self._announcement_due = now + self._pause
         announced, self._unannounced = self._unannounced, {}
-        return [Leaving(_runs(announced))]
+        self._announced.append(Leaving(_runs(announced)))
+        return self._announced[-1:]
+
+    def untold(self, client_id: int) -> list[Leaving]:
+        """Return the announcements that a client has not been told by this, which may have reached it otherwise."""
+        num_told = self._num_told.get(client_id, 0)
+        self._num_told[client_id] = len(self._announced)
+        return self._announced[num_told:]
 
     def deadline(self) -> float | None:
         """Return when to wake this next."""

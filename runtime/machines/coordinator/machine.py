@@ -15,6 +15,7 @@ has lasted too long is forgiven, and counted. Orderly leaving works like a barri
 from __future__ import annotations
 
 import enum
+import itertools
 from collections.abc import Collection, Iterable
 
 from ....errors import CoordinatorLostError, PeerFailedError, TopologyError
@@ -42,7 +43,7 @@ from ....transport.wire.messages import (
 from ..detector import Detector, Lag
 from ..failure_errors import RENDEZVOUS_TIMEOUT, TOLD_AS_THEY_ARE
 from ..groups import Groups
-from ..id_ranges import COORDINATOR, name_ids, pack_ids
+from ..id_ranges import COORDINATOR, name_ids, pack_ids, unpack_ids
 from ..pacing import pace, patience
 from ..phases import Phase
 from ..preemption import PreemptionAgreement
@@ -52,6 +53,7 @@ from .admission import refusal_of
 from .commit import CommitVote
 from .config import CoordinatorConfig
 from .departures import Departures
+from .group_reports import GroupReports
 from .last_word import LastWord
 from .members import Members, MemberState, info_of
 from .stragglers import Stragglers
@@ -60,8 +62,14 @@ from .suspicion import Suspicions, culprit_of
 _OVERDUE_INTERVALS = 1.5
 """Heartbeat intervals after which a client is shown as late: one is due by then, and half of one for its way."""
 
+_REPORT_INTERVALS = 0.5
+"""More of them for a client that is heard through the leader of its group, whose report waits so long for the wave."""
+
 _OVERDUE_MAX = 64
 """Of them in one answer: where a switch fails, half of the job is late, and half in each answer would be a square."""
+
+_CULPRITS_MAX = 64
+"""Of those whose neighbours are told of a verdict first."""
 
 _EPOCH = 1
 """Of every message and link of the job. Another one would tell apart the links of a job that has formed again."""
@@ -89,6 +97,7 @@ class CoordinatorMachine:
         interval, timeout = config.heartbeat_interval, config.heartbeat_timeout
         self._interval = pace(config.num_clients, interval)
         self._detector = Detector(patience(config.num_clients, interval, timeout), self._interval)
+        self._reports = GroupReports(self._groups, self._detector, config.heartbeat_timeout)
         self._lag = Lag()
         self._suspicions = Suspicions()
         self._stragglers = Stragglers(config.stall_timeout)
@@ -153,7 +162,11 @@ class CoordinatorMachine:
             return []
         self._state = _State.CLOSED
         self._last_word.end(verdict, self._members.absent())
-        return [self._to_all(verdict)]
+        first = self._reports.told_first(
+            (verdict.client_id, *itertools.islice(unpack_ids(verdict.also), _CULPRITS_MAX))
+        )
+        sessions = [self._members[client_id].session for client_id in first]
+        return [ev.SendTo(tuple(dict.fromkeys([*sessions, *self._members.sessions])), verdict)]
 
     def wake(self, now: float) -> Effects:
         """Do what falls due."""
@@ -164,7 +177,7 @@ class CoordinatorMachine:
         if not self._lag.is_reading(now) and (verdict := self._judge(now)):
             return verdict
         messages = [*self._preemption.wake(now), *self._departures.announce(now)]
-        return [*self._probe_suspects(now), *self._say_all(messages)]
+        return [*self._probe_suspects(now), *self._say_all(messages), *self._ask_unreported(now)]
 
     def _judge(self, now: float) -> Effects:
         if self._suspicions.verdict_is_due(now):
@@ -185,7 +198,7 @@ class CoordinatorMachine:
         """Return when to wake this machine next."""
         if self._state is _State.CLOSED:
             return None
-        parts = (self._detector, self._suspicions, self._preemption, self._departures)
+        parts = (self._detector, self._suspicions, self._preemption, self._departures, self._reports)
         dues = [due for part in parts if (due := part.deadline()) is not None]
         return self._lag.after(min(dues)) if dues else None
 
@@ -267,9 +280,16 @@ class CoordinatorMachine:
     def _on_heartbeat(self, member: MemberState, beat: Heartbeat, now: float) -> Effects:
         self._members.note(member, beat.phase, beat.healthy, beat.health)
         self._stragglers.note(member.client_id, beat, now)
-        if (stalled := self._stragglers.stalled(member.client_id)) is not None:
+        clients = self._reports.clients_of(member.client_id)
+        self._reports.take(member.client_id, beat.group, now)
+        for report in beat.group if clients else ():
+            self._stragglers.note_group(clients, report, now)
+        if (stalled := self._stragglers.stalled(member.client_id, *clients)) is not None:
             return self._fail(self._members[stalled[0]], stalled[1])
-        return [ev.SendTo((member.session,), self._ack(member, beat.sequence, now))]
+        effects: Effects = [ev.SendTo((member.session,), self._ack(member, beat.sequence, now))]
+        if self._reports.are_used and not clients:
+            effects += [ev.SendTo((member.session,), told) for told in self._departures.untold(member.client_id)]
+        return effects
 
     def _on_ready(self, member: MemberState, ready: Ready, now: float) -> Effects:
         self._vote.add(member.client_id, ready)
@@ -348,6 +368,12 @@ class CoordinatorMachine:
         answer: Effects = [] if verdict is None else [ev.SendTo((session,), verdict)]
         return [*answer, ev.CloseSession(session)]
 
+    def _ask_unreported(self, now: float) -> Effects:
+        """Ask the clients whose leader is silent for heartbeats of their own, by an answer to none."""
+        asked = [self._members[client_id] for client_id in self._reports.to_ask(now)]
+        sessions = tuple([member.session for member in asked if not member.is_leaving or member.is_connected])
+        return [ev.SendTo(sessions, HeartbeatAck(0, (), (), ()))] if sessions else []
+
     def _probe_suspects(self, now: float) -> Effects:
         registers = ((tag, self._members[client_id].register) for tag, client_id in self._suspicions.probes(now))
         return [ev.Probe(tag, register.link_address, register.incarnation) for tag, register in registers]
@@ -383,7 +409,12 @@ class CoordinatorMachine:
         return Verdict(error, who.client_id, who.address, who.hostname, member.phase, cause, missing, also)
 
     def _say_all(self, messages: Iterable[StepQuery | SyncPoint | Leaving]) -> Effects:
-        return [self._to_all(message) for message in messages]
+        """Tell all clients; of departures only the leaders of groups, where there are several, which pass them on."""
+        leaders = tuple([self._members[leader].session for leader in self._groups.leaders if self._reports.are_used])
+        return [
+            ev.SendTo(leaders, message) if leaders and isinstance(message, Leaving) else self._to_all(message)
+            for message in messages
+        ]
 
     def _to_all(self, message: Commit | Verdict | StepQuery | SyncPoint | Leaving) -> ev.SendTo:
         return ev.SendTo(self._members.sessions, message)
@@ -393,6 +424,7 @@ class CoordinatorMachine:
         self._roster = self._members.roster()
         hostnames = [self._members[client_id].register.hostname for client_id in range(self.config.num_clients)]
         self._groups = Groups(self.config.num_clients, self.config.group_size, hostnames)
+        self._reports = GroupReports(self._groups, self._detector, self.config.heartbeat_timeout)
         return [ev.SendTo((member.session,), self._formed_for(member)) for member in self._members]
 
     def _formed_for(self, member: MemberState) -> Formed:
@@ -405,7 +437,8 @@ class CoordinatorMachine:
 
     def _ack(self, member: MemberState, sequence: int, now: float) -> HeartbeatAck:
         missing = self._members.missing() if self._state is _State.FORMING else ()
-        late = self._detector.overdue(now, _OVERDUE_INTERVALS * self._interval, _OVERDUE_MAX)
+        intervals = _OVERDUE_INTERVALS + (_REPORT_INTERVALS if self._reports.are_used else 0.0)
+        late = self._detector.overdue(now, intervals * self._interval, _OVERDUE_MAX)
         overdue = tuple(Overdue(client_id, age) for client_id, age in late)
         updates = self._members.changes_for(member.client_id)
         return HeartbeatAck(sequence, missing, overdue, updates, self._stragglers.furthest_behind(now))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass, replace
 
-from ....transport.wire.messages import Heartbeat, Step
+from ....transport.wire.messages import GroupReport, Heartbeat, Step
 from ..id_ranges import name_ids
 
 _SHOWN_MAX = 16
@@ -33,6 +33,7 @@ class Stragglers:
     def __init__(self, stall_timeout: float | None) -> None:
         self._stall_timeout = stall_timeout
         self._marks: dict[int, _Mark] = {}
+        self._fronts: dict[int, Step] = {}
         self._behind: tuple[Step, ...] = ()
         self._sorted_at: float | None = None
 
@@ -40,6 +41,15 @@ class Stragglers:
         """Take in a heartbeat."""
         if beat.step >= 0:
             self._marks[client_id] = _Mark(beat.step, now - max(beat.step_age, 0.0), beat.busy)
+
+    def note_group(self, clients: range, report: GroupReport, now: float) -> None:
+        """Take in the report on a group: those of its clients that it does not list are further than those it does."""
+        for client_id in clients:
+            self._marks.pop(client_id, None)
+        for mark in report.steps:
+            self._marks[mark.client_id] = _Mark(mark.step, now - max(mark.age, 0.0), mark.busy)
+        for mark in report.front:
+            self._fronts[clients[0]] = Step(mark.client_id, mark.step, mark.age)
 
     def leaves(self, client_id: int) -> None:
         """Note that a client leaves: from now on it waits for the others."""
@@ -56,11 +66,10 @@ class Stragglers:
             self._behind = tuple(Step(c, mark.step, now - mark.since) for c, mark in last)
         return self._behind
 
-    def stalled(self, client_id: int) -> tuple[int, str] | None:
-        """Return the culprit and the cause if `client_id` has stalled; of several, the one furthest behind."""
+    def stalled(self, *client_ids: int) -> tuple[int, str] | None:
+        """Return the culprit and the cause if one of them has stalled; of several, the one furthest behind."""
         timeout = self._stall_timeout
-        mine = self._marks.get(client_id)
-        if timeout is None or mine is None or mine.busy < timeout:
+        if timeout is None or all(self._busy(client_id) < timeout for client_id in client_ids):
             return None
         # By what each has said, and not by the time since: what it said meanwhile may be on its way.
         stalled = [(mark, c) for c, mark in self._marks.items() if mark.busy >= timeout]
@@ -68,16 +77,22 @@ class Stragglers:
         cause = f"no progress for {mark.busy:.1f} s (stall_timeout={timeout:g} s): {self.describe(culprit)}"
         return culprit, cause
 
+    def _busy(self, client_id: int) -> float:
+        mark = self._marks.get(client_id)
+        return -1.0 if mark is None else mark.busy
+
     def describe(self, client_id: int) -> str:
         """Return the step of a client, compared with the others, for a text; empty if it never reported one."""
         mark = self._marks.get(client_id)
         if mark is None:
             return ""
         beside = [c for c, other in self._marks.items() if other.step == mark.step and c != client_id]
-        front = max(other.step for other in self._marks.values())
+        first = max(self._marks.items(), key=lambda item: item[1].step)
+        fronts = [(first[1].step, first[0]), *((front.step, front.client_id) for front in self._fronts.values())]
+        front, foremost = max(fronts, key=lambda other: other[0])
         text = f"it is at step {mark.step}"
         if beside:
             text += f", as {'is' if len(beside) == 1 else 'are'} {name_ids(beside)}"
         if front > mark.step:
-            text += f", {front - mark.step} behind client {next(c for c, m in self._marks.items() if m.step == front)}"
+            text += f", {front - mark.step} behind client {foremost}"
         return text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..detector import Detector
 from ..id_ranges import COORDINATOR
-from ..pacing import pace, patience
+from ..pacing import fallback_patience, pace, patience
 from .config import PeerConfig
 
 _SILENT_INTERVALS = 2.5
@@ -23,6 +23,8 @@ class CoordinatorWatch:
         is_hosted: whether this client hosts the coordinator itself: then it is neither dialled again nor probed.
         lost: why the connection broke; empty while it stands.
         reconnects: how often the session was taken up again.
+        is_doubted: whether the coordinator answers the leader of the group and not this client, whose own connection
+            must be broken then: what the leader hears of it counts no more.
         interval: seconds between two heartbeats of a client that nobody watches for the coordinator.
     """
 
@@ -32,7 +34,9 @@ class CoordinatorWatch:
         self.reconnects = 0
         self._config = config
         self._is_redialling = False  # and nothing was heard since
+        self.is_doubted = False
         self._is_up = False
+        self._is_told = False
         self._is_slow = False  # alive, and silent
         self._timeout = patience(config.num_clients, config.heartbeat_interval, config.heartbeat_timeout)
         self.interval = pace(config.num_clients, config.heartbeat_interval)
@@ -40,6 +44,8 @@ class CoordinatorWatch:
         self._registration_patience = config.heartbeat_timeout
         self._heard_at = now
         self._answered_at = now
+        self._alive_at = now
+        self._told_at = now
         self._unanswered_since: float | None = None
         self._registered_at = now
 
@@ -62,11 +68,27 @@ class CoordinatorWatch:
     def heard(self, now: float) -> None:
         """Note a message of the coordinator."""
         self._detector.heard(COORDINATOR, now)
-        self._heard_at = self._answered_at = now
+        self._heard_at = self._answered_at = self._alive_at = now
         self._unanswered_since = None
+        self.is_doubted = False
         self._is_slow = False
         if not self.lost:
             self._is_redialling = False
+
+    def told(self, coordinator_age: float, answered_age: float, now: float) -> None:
+        """Note what the leader of the group hears of the coordinator; see `Beat`."""
+        asked_at = self._unanswered_since
+        patience = fallback_patience(self.interval, self._timeout)
+        if asked_at is not None and answered_age >= 0.0 and now - answered_age > asked_at + patience:
+            self.is_doubted = True
+        self._is_told = not self.is_doubted
+        if self._is_told:
+            self._told_at = max(self._told_at, now - coordinator_age)
+            self._detector.heard(COORDINATOR, self._told_at)
+
+    def age(self, now: float) -> float:
+        """Return the seconds since the last sign of life that this client has had itself."""
+        return 0.0 if self.is_hosted else now - self._alive_at
 
     def sent(self, now: float) -> None:
         """Note that a heartbeat was sent, which the coordinator answers."""
@@ -77,12 +99,14 @@ class CoordinatorWatch:
         """Note the result of a probe; a process that is alive says nothing of the connection."""
         self._answered_at = now
         if is_alive:
+            self._alive_at = now
             self._is_slow = not self._is_up
             self._detector.heard(COORDINATOR, now)
 
-    def connection_broke(self, reason: str) -> None:
+    def connection_broke(self, reason: str, now: float) -> None:
         """Note that the connection broke; another is dialled."""
         self.lost, self._is_redialling = reason, True
+        self.sent(now)  # over the next one a heartbeat is sent first
 
     def redials(self) -> float | None:
         """Note that another connection is dialled although this one stands.
@@ -141,8 +165,10 @@ class CoordinatorWatch:
         """Return when to probe its process."""
         if self.is_hosted:
             return None
-        patience = max(self._timeout / 4, _SILENT_INTERVALS * self.interval / 2)
-        return max(self._heard_at, self._answered_at) + patience
+        # Of a group the leader asks; the others do before they judge.
+        early = max(self._timeout / 4, _SILENT_INTERVALS * self.interval / 2)
+        patience = self._timeout if self._is_told else early
+        return max(self._heard_at, self._answered_at, self._told_at) + patience
 
     def registration_due(self) -> float | None:
         """Return when to register over another connection."""

@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from ..phases import Phase
 
 _PHASE_REPORT_DELAY = 0.25
 """Seconds that a new phase has to last before it is reported out of turn: those of a bring-up that gets on are shorter,
 and each report takes client 0 a message in and one out while it has most to do."""
 
+_UNANSWERED_MAX = 1024
+"""Heartbeats of which it is known when they were sent: far more than a coordinator owes answers to that is not lost."""
+
 _FRESH_NEWS_BEFORE_DEADLINE = 0.25
 """Seconds before a time-out of the bring-up: time for the answer to a heartbeat, whose news the error text names."""
 
 
 class Heartbeats:
-    """One peer's heartbeats: at an interval, and soon after a phase that lasts has begun.
+    """One peer's heartbeats: when they are due, and soon after a phase that lasts has begun.
 
     Attributes:
         sent: their number so far.
+        sent_at: when the last was sent; the registration was the first, and before it there is none.
+        answered_at: when the last was sent that was answered, if one was.
     """
 
     def __init__(self) -> None:
-        self._sent_at: float | None = None
+        self.sent_at: float | None = None
+        self.answered_at: float | None = None
+        self._unanswered: deque[tuple[int, float]] = deque(maxlen=_UNANSWERED_MAX)
         self._phase = Phase.CONNECT
         self._phase_changed_at: float | None = None
         self.sent = 0
 
     def begin(self, now: float) -> None:
         """Begin: the registration was the first."""
-        self._sent_at = now
+        self.sent_at = now
 
     def phase_changed(self, now: float) -> None:
         """Note that a new phase of this client has begun."""
@@ -36,28 +45,33 @@ class Heartbeats:
     def send(self, phase: Phase, now: float) -> int:
         """Note that one is sent now; returns its number."""
         self.sent += 1
-        self._sent_at = now
+        self.sent_at = now
         self._phase = phase
         self._phase_changed_at = None
+        self._unanswered.append((self.sent, now))
         return self.sent
 
-    def due(self, interval: float, phase: Phase, updated_at: float, patience_ends: float | None) -> float | None:
-        """Return when the next is due; `None` before the first.
+    def answered(self, number: int) -> None:
+        """Note that one was answered, and with it all before."""
+        while self._unanswered and self._unanswered[0][0] <= number:
+            self.answered_at = self._unanswered.popleft()[1]
+
+    def due(self, regular: float, phase: Phase, updated_at: float, patience_ends: float | None) -> float:
+        """Return when the next is due, after the first.
 
         Args:
-            interval: seconds between two of them.
+            regular: when one is due unless something is to be told.
             phase: of this client, now.
             updated_at: when the coordinator last answered.
             patience_ends: when this client will give up, if it will: shortly before, it asks for fresh news, so that
                 its error names the clients that are missing then.
         """
-        if self._sent_at is None:
-            return None
-        due = self._sent_at + interval
+        assert self.sent_at is not None
+        due = regular
         if self._phase_changed_at is not None and phase is not self._phase:
             due = min(due, self._phase_changed_at + _PHASE_REPORT_DELAY)
         if patience_ends is not None:
             last_news = patience_ends - _FRESH_NEWS_BEFORE_DEADLINE
-            if updated_at < last_news and self._sent_at < last_news:
+            if updated_at < last_news and self.sent_at < last_news:
                 due = min(due, last_news)
         return due

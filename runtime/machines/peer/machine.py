@@ -22,6 +22,7 @@ from ....devices.base import LocalDevice
 from ....errors import BringupError
 from ....transport.ports import ProbeOutcome
 from ....transport.wire.messages import (
+    Beat,
     Commit,
     CoordinatorMessage,
     Dismissed,
@@ -39,6 +40,7 @@ from ....transport.wire.messages import (
     Suspect,
     SyncPoint,
     Verdict,
+    WatchMessage,
 )
 from ..core_table import CoreTable
 from ..detector import Lag
@@ -46,11 +48,14 @@ from ..failure_errors import goodbye_cause, of_refusal
 from ..id_ranges import leaver_ids, pack_ids, runs_of, unpack_ids
 from ..job_lists import named
 from ..phases import Phase, Progress, Timeline
+from ..probes import Tags
 from . import events as ev
 from .config import PeerConfig
 from .coordinator_watch import CoordinatorWatch
+from .group_watch import GroupWatch
 from .heartbeats import Heartbeats
 from .job_view import JobView
+from .program import place_of
 from .states import BEFORE_UP, REGISTERED, RING_NEEDED, PeerState
 
 _GRACE = 1.0
@@ -88,13 +93,13 @@ class PeerMachine:
         self._is_linked = False
         self._health = (True, "")
         self._began = now
-        self._sequence = 0
+        self._tags = Tags()
         self._num_registrations = 0
-        self._awaited: dict[type, ev.Tag] = {}
         self._lag = Lag()
         self._initialization_deadline = now + config.initialization_timeout
         self._table: CoreTable | None = None
         self._heartbeats = Heartbeats()
+        self._group: GroupWatch | None = None
         self._suspected: tuple[float, int, str] | None = None
         self._backend_error: tuple[float, BringupError] | None = None
         self._leave_deadline: float | None = None
@@ -118,14 +123,16 @@ class PeerMachine:
         match event:
             case ev.Received(message):
                 return self._receive(message, now)
+            case ev.Watched(message):
+                return self._watched(message, now)
             case ev.Begin():
                 return self._begin(now)
             case ev.DialFailed(reason):
                 self.view.dial_reason = reason
-            case ev.Connected(tag, link_address) if self._is_current(ev.Connect, tag):
+            case ev.Connected(tag, link_address) if self._tags.takes(ev.Connect, tag):
                 return self._register(link_address, now)
             case ev.SessionLost(reason):
-                return self._on_session_lost(reason)
+                return self._on_session_lost(reason, now)
             case ev.Reconnected():
                 self._watch.resumed(now, is_sign_of_life=self._state in BEFORE_UP)
                 return self._heartbeat(now)
@@ -133,23 +140,22 @@ class PeerMachine:
                 return self._close(self.view.coordinator_lost(self.phase, self._watch.death(reason)))
             case ev.SessionGivenUp(reason):
                 return self._close(self.view.coordinator_lost(self.phase, reason))
-            case ev.ProbeAnswered(tag, outcome) if self._is_current(ev.Probe, tag):
+            case ev.ProbeAnswered(tag, outcome) if self._tags.takes(ev.Probe, tag):
                 self._watch.answered(now, is_alive=outcome is ProbeOutcome.ALIVE)
-            case ev.BackendStarted(tag, devices) if self._is_current(ev.StartBackend, tag):
+            case ev.BackendStarted(tag, devices) if self._tags.takes(ev.StartBackend, tag):
                 self._devices = devices
                 self.timeline.leave(Phase.DEVICES, now)
                 return self._merge_when_possible(now)
-            case ev.RingConnected(tag) if self._is_current(ev.ConnectRing, tag):
-                self._is_linked, self.view.link_reason = True, ""
-                self.timeline.leave(Phase.RING, now)
-            case ev.RosterArrived(tag, roster) if self._is_current(ev.RosterArrived, tag):
+            case ev.RingConnected(tag) if self._tags.takes(ev.ConnectRing, tag):
+                self._on_links(now)
+            case ev.RosterArrived(tag, roster) if self._tags.takes(ev.RosterArrived, tag):
                 self.view.roster = roster
                 return self._merge_when_possible(now)
-            case ev.Merged(tag, table) if self._is_current(ev.Merge, tag):
+            case ev.Merged(tag, table) if self._tags.takes(ev.Merge, tag):
                 return self._report_ready(table, now)
-            case ev.BackendFailed(tag, error) if self._is_current(ev.StartBackend, tag):
+            case ev.BackendFailed(tag, error) if self._tags.takes(ev.StartBackend, tag):
                 return self._on_backend_failed(error, now)
-            case ev.MergeFailed(tag, error) if self._is_current(ev.Merge, tag):
+            case ev.MergeFailed(tag, error) if self._tags.takes(ev.Merge, tag):
                 return self._fail(error)
             case ev.LinkBroken(client_id, cause) if self._state in RING_NEEDED and self._suspected is None:
                 if client_id in self._leavers:
@@ -191,19 +197,31 @@ class PeerMachine:
                     ev.Up(formed.job_id, formed.epoch, self.view.roster, self._table, kinds, spans, formed.has_services)
                 ]
             case Verdict():
-                return self._close(self.view.of_verdict(message))
+                return [*self._pass_on(message), *self._close(self.view.of_verdict(message))]
             case Refused():
                 message = named(message, self.config.addresses)
                 return self._close(of_refusal(message, self.config.client_id, self.config.coordinator_address))
             case StepQuery() | SyncPoint():
                 return [ev.Preempt(message)]
-            case Leaving(leavers):
-                self._leavers = self._leavers.union(leaver_ids(leavers))
-                if self._suspected is not None and self._suspected[1] in leaver_ids(leavers):
-                    self._suspected = None
-                return [ev.OthersLeave(leavers)]
+            case Leaving():
+                return self._on_leaving(message)
             case Dismissed(missing) if self._state is PeerState.LEAVING:
                 return self._on_dismissed(missing)
+        return []
+
+    def _watched(self, message: WatchMessage, now: float) -> Effects:
+        """Take in a message of the neighbour in the group, and pass it on before anything else."""
+        match message:
+            case Beat() if self._group is not None:
+                beat = self._group.take(message, self._place(now), now)
+                return [] if beat is None else [ev.SendWatch(beat)]
+            case Leaving():
+                return self._on_leaving(message)
+            case Verdict():
+                error = self.view.of_verdict(message)
+                # The coordinator need not see to it that this client hears of the end from it, too.
+                goodbye = Goodbye(self.phase, type(error).__name__, message.cause)
+                return [*self._pass_on(message), ev.Send(goodbye), *self._close(error)]
         return []
 
     def crash(self, error: BaseException) -> Effects:
@@ -223,8 +241,10 @@ class PeerMachine:
     def _fall_due(self, now: float) -> Effects:
         if end := self._judge(now):
             return end
+        if self._group is not None and (due := self._group.wave_due()) is not None and now >= due:
+            return [ev.SendWatch(self._group.begin(self._place(now), now))]
         if (due := self._redial_due()) is not None and now >= due:
-            return self._redial()
+            return self._redial(now)
         if (due := self._ask_due()) is not None and now >= due:
             return self._ask()
         due = self._heartbeat_due()
@@ -256,7 +276,7 @@ class PeerMachine:
         if self._state is PeerState.CLOSED:
             return None
         candidates = [self._watch.deadline(), self._heartbeat_due(), self._redial_due(), self._ask_due()]
-        candidates.append(self._leave_deadline)
+        candidates += [self._leave_deadline, None if self._group is None else self._group.wave_due()]
         if self._state in BEFORE_UP:
             candidates.append(self._initialization_deadline)
         if self._held:
@@ -272,7 +292,7 @@ class PeerMachine:
         self._state = PeerState.CONNECTING
         self.timeline.enter(Phase.CONNECT, self._began)
         self.timeline.enter(Phase.DEVICES, self._began)
-        return [ev.Connect(self._tag(ev.Connect)), ev.StartBackend(self._tag(ev.StartBackend))]
+        return [ev.Connect(self._tags.next(ev.Connect)), ev.StartBackend(self._tags.next(ev.StartBackend))]
 
     def _register(self, link_address: str, now: float) -> Effects:
         self._state = PeerState.REGISTERING
@@ -290,7 +310,9 @@ class PeerMachine:
             self.timeline.enter(Phase.RENDEZVOUS, now)
             self._heartbeats.begin(now)
         self.view.acknowledge(ack, now)
-        return []
+        self._heartbeats.answered(ack.sequence)
+        # The coordinator, unasked, wants to hear those whose group does not report.
+        return self._heartbeat(now) if ack.sequence == 0 and self._group is not None else []
 
     def _on_formed(self, formed: Formed, now: float) -> Effects:
         if self._state is not PeerState.WAITING:
@@ -299,14 +321,25 @@ class PeerMachine:
         self.view.form(formed)
         self.timeline.leave(Phase.RENDEZVOUS, now)
         self.timeline.enter(Phase.RING, now)
-        tag = self._awaited[ev.RosterArrived] = self._awaited[ev.Merge] = self._tag(ev.ConnectRing)
+        tag = self._tags.next(ev.ConnectRing, ev.RosterArrived, ev.Merge)
         return [ev.ConnectRing(tag, formed.job_id, formed.epoch, formed.place, formed.neighbours, formed.roster)]
+
+    def _on_links(self, now: float) -> None:
+        self._is_linked, self.view.link_reason = True, ""
+        self.timeline.leave(Phase.RING, now)
+        formed = self.view.formed
+        assert formed is not None
+        if formed.place.count > 1:
+            self._group = GroupWatch(formed.place, self.config, self._heartbeats, self._watch, now)
+
+    def _pass_on(self, message: Verdict | Leaving) -> Effects:
+        return [] if self._group is None else [ev.SendWatch(message)]
 
     def _merge_when_possible(self, now: float) -> Effects:
         if self._state is not PeerState.BRINGING_UP or self._devices is None or self.view.roster is None:
             return []
         self.timeline.enter(Phase.MERGE, now)
-        return [ev.Merge(self._tag(ev.Merge), self._devices)]
+        return [ev.Merge(self._tags.next(ev.Merge), self._devices)]
 
     def _report_ready(self, table: CoreTable, now: float) -> Effects:
         self._state = PeerState.COMMITTING
@@ -325,38 +358,42 @@ class PeerMachine:
         self._leave_deadline = now + self.config.shutdown_timeout + _GRACE
         return [ev.Send(Leave(self.config.shutdown_timeout, collectives))]
 
+    def _on_leaving(self, message: Leaving) -> Effects:
+        ids = frozenset(leaver_ids(message.leavers))
+        if ids <= self._leavers:
+            return []  # it has come around the group, or both ways
+        self._leavers |= ids
+        if self._suspected is not None and self._suspected[1] in ids:
+            self._suspected = None
+        return [*self._pass_on(message), ev.OthersLeave(message.leavers)]
+
     def _on_dismissed(self, missing: tuple[int, ...]) -> Effects:
         error = self.view.not_joined(missing) if missing else None
         self._leavers = frozenset(range(self.config.num_clients)).difference(unpack_ids(missing))
         self._end(error)
         return [ev.Left(tuple(unpack_ids(missing)), error)]
 
-    def _on_session_lost(self, reason: str) -> Effects:
+    def _on_session_lost(self, reason: str, now: float) -> Effects:
         if self._state is PeerState.REGISTERING:
             self._state = PeerState.CONNECTING
             self.view.dial_reason = reason
-            return [ev.Connect(self._tag(ev.Connect))]
+            return [ev.Connect(self._tags.next(ev.Connect))]
         if self._state not in REGISTERED:
             return []
         if self._watch.is_hosted:
             return self._close(self.view.coordinator_lost(self.phase, reason))
-        self._watch.connection_broke(reason)
+        self._watch.connection_broke(reason, now)
         return []
 
     def _heartbeat(self, now: float) -> Effects:
         number = self._heartbeats.send(self.phase, now)
         self._watch.sent(now)
-        step, age, busy = self._progress(now)
-        return [ev.Send(Heartbeat(number, self.phase, *self._health, step, age, busy))]
+        group = () if self._group is None else self._group.report(now)
+        step, age, busy = self._place(now)
+        return [ev.Send(Heartbeat(number, self.phase, *self._health, step, age, busy, group=group))]
 
-    def _progress(self, now: float) -> tuple[int, float, float]:
-        """Return the step of the program, and the seconds for which it has been there, and at work there."""
-        program = self._program
-        if program is None:
-            return -1, -1.0, 0.0
-        # A client that leaves waits for the others.
-        busy = 0.0 if self._state is PeerState.LEAVING else program.busy(now)
-        return program.step, program.age(now), busy
+    def _place(self, now: float) -> tuple[int, float, float]:
+        return place_of(self._program, now, is_leaving=self._state is PeerState.LEAVING)
 
     def _on_backend_failed(self, error: BringupError, now: float) -> Effects:
         if self._state is not PeerState.CONNECTING:
@@ -409,27 +446,19 @@ class PeerMachine:
 
     def update_of(self, client_id: int) -> MemberUpdate | None:
         """Return the last known phase, health and reconnections of a client; `None` if the coordinator sent none."""
+        own = None
         if client_id == self.config.client_id:
             own = MemberUpdate(client_id, self._last_phase or self.phase, *self._health, self._watch.reconnects)
-            return self.view.update_of(client_id, own)
-        return self.view.update_of(client_id)
+        return self.view.update_of(client_id, own)
 
     # Helpers.
 
-    def _tag(self, effect: type) -> ev.Tag:
-        self._sequence += 1
-        tag = self._awaited[effect] = self._sequence
-        return tag
-
-    def _is_current(self, effect: type, tag: ev.Tag) -> bool:
-        if self._awaited.get(effect) != tag:
-            return False
-        del self._awaited[effect]
-        return True
-
     def _heartbeat_due(self) -> float | None:
         patience_ends = self._initialization_deadline if self._state in BEFORE_UP else None
-        return self._heartbeats.due(self._watch.interval, self.phase, self.view.updated_at, patience_ends)
+        if (sent_at := self._heartbeats.sent_at) is None:
+            return None
+        regular = sent_at + self._watch.interval if self._group is None else self._group.heartbeat_due(sent_at)
+        return self._heartbeats.due(regular, self.phase, self.view.updated_at, patience_ends)
 
     def _hold(self, effects: Effects) -> Effects:
         """Keep the messages of a client that has yet to read what came while it did not run.
@@ -446,21 +475,20 @@ class PeerMachine:
         held, self._held = self._held, []
         return [*held, *effects] if held else effects
 
-    def _redial(self) -> Effects:
+    def _redial(self, now: float) -> Effects:
         if self._state is PeerState.REGISTERING:
-            return self._on_session_lost(self._watch.registers_anew())
+            return self._on_session_lost(self._watch.registers_anew(), now)
         return [ev.Redial(self._watch.redials())]
 
     def _ask(self) -> Effects:
         host = self.view.host
         assert host is not None
-        return [ev.Probe(self._tag(ev.Probe), host.link_address, host.incarnation)]
+        return [ev.Probe(self._tags.next(ev.Probe), host.link_address, host.incarnation)]
 
     def _ask_due(self) -> float | None:
         """Return when to probe the coordinator's process, once its address is known."""
-        if self.view.host is None or ev.Probe in self._awaited:
-            return None
-        return self._watch.ask_due()
+        can_ask = self.view.host is not None and not self._tags.awaits(ev.Probe)
+        return self._watch.ask_due() if can_ask else None
 
     def _redial_due(self) -> float | None:
         """Return when to dial the coordinator again although its connection stands."""

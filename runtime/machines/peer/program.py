@@ -30,6 +30,14 @@ class ProgressReported:
         return 0.0 if self.is_waiting else now - max(self.reached_at, self.waited_until)
 
 
+def place_of(program: ProgressReported | None, now: float, *, is_leaving: bool) -> tuple[int, float, float]:
+    """Return the step of a program, and the seconds for which it has been there, and at work there."""
+    if program is None:
+        return -1, -1.0, 0.0
+    # A client that leaves waits for the others.
+    return program.step, program.age(now), 0.0 if is_leaving else program.busy(now)
+
+
 class OwnProgram:
     """Collects the reports and the waits of one program. Not for two threads at once."""
 

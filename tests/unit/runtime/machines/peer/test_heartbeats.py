@@ -10,8 +10,9 @@ from bringup.runtime.machines.phases import Phase
 
 def begun() -> Heartbeats:
     heartbeats = Heartbeats()
-    assert heartbeats.due(1.0, Phase.CONNECT, 0.0, None) is None, "the registration is the first"
+    assert heartbeats.sent_at is None
     heartbeats.begin(0.0)
+    assert heartbeats.sent_at == 0.0, "the registration is the first"
     return heartbeats
 
 
@@ -22,7 +23,7 @@ def test_a_phase_that_lasts_is_reported_soon_and_one_that_does_not_is_not() -> N
     assert soon == pytest.approx(0.55)
     assert heartbeats.due(1.0, Phase.CONNECT, 0.0, None) == 1.0, "it is over again"
     assert heartbeats.send(Phase.DEVICES, 0.55) == 1
-    assert heartbeats.due(1.0, Phase.DEVICES, 0.55, None) == 1.55
+    assert heartbeats.due(1.55, Phase.DEVICES, 0.55, None) == 1.55
 
 
 def test_shortly_before_a_client_gives_up_it_asks_for_fresh_news_once() -> None:
@@ -30,4 +31,15 @@ def test_shortly_before_a_client_gives_up_it_asks_for_fresh_news_once() -> None:
     assert heartbeats.due(1.0, Phase.CONNECT, 0.0, 0.9) == pytest.approx(0.65)
     assert heartbeats.due(1.0, Phase.CONNECT, 0.7, 0.9) == 1.0, "the news is fresh"
     heartbeats.send(Phase.CONNECT, 0.65)
-    assert heartbeats.due(1.0, Phase.CONNECT, 0.0, 0.9) == 1.65, "it has asked"
+    assert heartbeats.due(1.65, Phase.CONNECT, 0.0, 0.9) == 1.65, "it has asked"
+
+
+def test_when_one_was_sent_that_was_answered_is_known() -> None:
+    heartbeats = begun()
+    assert heartbeats.answered_at is None
+    numbers = [heartbeats.send(Phase.READY, float(second)) for second in (1, 2, 3)]
+    heartbeats.answered(numbers[1])
+    assert heartbeats.answered_at == 2.0
+    heartbeats.answered(numbers[0])
+    assert heartbeats.answered_at == 2.0
+    assert heartbeats.sent_at == 3.0

@@ -1,0 +1,69 @@
+"""The reports of groups on their clients, and the groups that do not report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ....transport.wire.messages import GroupReport
+from ..detector import Detector
+from ..groups import Groups
+
+_PATIENCE_SHARE = 0.5
+"""Of the time-out, for which a leader may be silent before its clients are asked: they answer well before silence of
+theirs is judged. Where the leader is dead or stopped, they have found out themselves by then."""
+
+
+class GroupReports:
+    """Who is heard through the leaders of groups.
+
+    A group the leader of which cannot reach the coordinator, though it lives and begins waves, is silent as a whole:
+    its clients believe that it reports for them. They are asked for heartbeats of their own.
+
+    Args:
+        groups: the division of the job.
+        detector: which judges silence.
+        timeout: `heartbeat_timeout`.
+    """
+
+    def __init__(self, groups: Groups, detector: Detector, timeout: float) -> None:
+        self._groups = groups
+        self._leaders = frozenset(groups.leaders) if len(groups.leaders) > 1 else frozenset()
+        self._detector = detector
+        self._patience = _PATIENCE_SHARE * timeout
+        self._looked_at: float | None = None
+        self._asked: set[int] = set()
+
+    @property
+    def are_used(self) -> bool:
+        """Whether there are several groups, so that their clients are heard through their leaders."""
+        return bool(self._leaders)
+
+    def told_first(self, culprits: Iterable[int]) -> list[int]:
+        """Return the clients that are told of an end first: they tell the others, but for what the culprits would."""
+        beyond = [self._groups.neighbours_of(culprit)[0] for culprit in culprits] if self._leaders else []
+        return [*(self._groups.leaders if self._leaders else ()), *beyond]
+
+    def clients_of(self, leader: int) -> range:
+        """Return the clients of the group that a client leads; none where it leads none of several."""
+        if leader not in self._leaders:
+            return range(0)
+        place = self._groups.place_of(leader)
+        return range(place.first, place.last + 1)
+
+    def take(self, leader: int, reports: Iterable[GroupReport], now: float) -> None:
+        """Take in what a leader reports: who was alive when the wave passed, which came around."""
+        for report in reports:
+            self._detector.all_heard(self.clients_of(leader), now - max(report.age, 0.0))
+
+    def to_ask(self, now: float) -> list[int]:
+        """Return the clients to be asked for heartbeats: once where their leader is silent, until it is heard again."""
+        if not self._leaders or (self._looked_at is not None and now < self._looked_at + self._patience / 4):
+            return []
+        self._looked_at = now
+        late = {c for c in self._groups.leaders if self._detector.unheard(c, now) >= self._patience}
+        asked, self._asked = self._asked, late
+        return [client_id for leader in sorted(late - asked) for client_id in self.clients_of(leader)[1:]]
+
+    def deadline(self) -> float | None:
+        """Return when to look at the leaders next."""
+        return None if not self._leaders or self._looked_at is None else self._looked_at + self._patience / 4
