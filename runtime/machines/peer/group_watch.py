@@ -22,6 +22,7 @@ from ..pacing import fallback_patience, test_period
 from .config import PeerConfig
 from .coordinator_watch import CoordinatorWatch
 from .heartbeats import Heartbeats
+from .job_view import JobView
 
 _LATEST_REPORT = 0.5
 """Of an interval, after which the leader's heartbeat waits no longer for the wave: most are back in milliseconds."""
@@ -42,17 +43,25 @@ class GroupWatch:
         config: of this client.
         heartbeats: its own.
         coordinator: its watch over the coordinator.
+        view: its view of the job.
         now: the time.
     """
 
     def __init__(
-        self, place: GroupPlace, config: PeerConfig, heartbeats: Heartbeats, coordinator: CoordinatorWatch, now: float
+        self,
+        place: GroupPlace,
+        config: PeerConfig,
+        heartbeats: Heartbeats,
+        coordinator: CoordinatorWatch,
+        view: JobView,
+        now: float,
     ) -> None:
         interval, timeout = config.heartbeat_interval, config.heartbeat_timeout
         self._client_id = config.client_id
         self._leads = config.client_id == place.first
         self._heartbeats = heartbeats
         self._coordinator = coordinator
+        self._view = view
         self._interval = interval
         self._patience = fallback_patience(interval, timeout)
         # The groups begin their waves in turn, so that not all of them report at once.
@@ -87,7 +96,7 @@ class GroupWatch:
             -1.0 if self._complete_at is None else now - self._complete_at,
             answered_age=-1.0 if answered_at is None else now - answered_at,
         )
-        return self._marked(beat, place)
+        return self._marked(self._view.tell(beat, now), place)
 
     def take(self, beat: Beat, place: Place, now: float) -> Beat | None:
         """Take in a wave; returns it as it goes on, unless it ends here."""
@@ -98,7 +107,8 @@ class GroupWatch:
         if beat.complete_age >= 0.0:
             self._complete_at = now - beat.complete_age
         assert self._complete_at is not None
-        self._is_whole = now - self._complete_at <= self._patience
+        is_informed = self._view.told_by(beat, now)
+        self._is_whole = is_informed and now - self._complete_at <= self._patience
         self._coordinator.told(beat.coordinator_age, beat.answered_age, now)
         # Whoever passes it on says that the coordinator can hear this client, too.
         return None if self._coordinator.is_doubted else self._marked(beat, place)

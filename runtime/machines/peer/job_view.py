@@ -8,10 +8,13 @@ from msgspec.structs import replace
 
 from ....errors import BringupError, PeerFailedError
 from ....transport.wire.messages import (
+    Beat,
     Formed,
     HeartbeatAck,
     MemberInfo,
     MemberUpdate,
+    Overdue,
+    Step,
     Verdict,
 )
 from ..failure_errors import (
@@ -36,7 +39,9 @@ class JobView:
         formed: its place among the members, once all have registered.
         roster: the members, once they have come over the ring.
         host: client 0, once the coordinator has answered.
-        updated_at: when the coordinator last answered a heartbeat; ages count from then.
+        updated_at: when the coordinator last answered a heartbeat of this client, or of the leader of its group; ages
+            count from then.
+        seen: the number of the change up to which all are known.
         dial_reason: why the coordinator cannot be reached, or could not.
         link_reason: why the link to the right neighbour cannot be opened yet.
     """
@@ -47,6 +52,7 @@ class JobView:
         self.roster: Roster | None = None
         self.host: MemberInfo | None = None
         self.updated_at = now
+        self.seen = 0
         self.dial_reason = ""
         self.link_reason = ""
         self._is_registered = False
@@ -54,6 +60,9 @@ class JobView:
         self._updates: dict[int, MemberUpdate] = {}
         self._least_phase = Phase.RENDEZVOUS
         self._overdue: dict[int, float] = {}
+        self._slowest: tuple[Step, ...] = ()
+        self._passed_on = 0
+        self._to_pass_on: dict[int, MemberUpdate] = {}
         self._steps: dict[int, tuple[int, float]] = {}
         self._failed: dict[int, str] = {}
 
@@ -63,9 +72,37 @@ class JobView:
         self.updated_at = now
         self.host = ack.host[0] if ack.host else self.host
         self._missing = ack.missing
-        self._overdue = {late.client_id: late.age for late in ack.overdue}
-        self._updates.update({update.client_id: update for update in ack.updates})
-        self._steps.update({step.client_id: (step.step, now - step.age) for step in ack.steps})
+        updates = {update.client_id: update for update in ack.updates}
+        self._updates.update(updates)
+        self._to_pass_on.update(updates)
+        self._learn(ack.overdue, ack.steps, now)
+        self.seen = max(self.seen, ack.news)
+
+    def told_by(self, beat: Beat, now: float) -> bool:
+        """Take in the news of a wave; returns whether no change was left out."""
+        if beat.answered_age >= 0.0 and (updated_at := now - beat.answered_age) > self.updated_at:
+            self.updated_at = updated_at
+            self._learn(beat.overdue, beat.slowest, now)
+        if beat.news >= self.seen:
+            self._updates.update({update.client_id: update for update in beat.updates})
+        is_gapless = beat.since <= self.seen
+        if is_gapless:
+            self.seen = max(self.seen, beat.news)
+        return is_gapless
+
+    def tell(self, beat: Beat, now: float) -> Beat:
+        """Return a wave that begins here with the news since the last one did."""
+        age = now - self.updated_at
+        slowest = tuple([replace(step, age=step.age + age) for step in self._slowest])
+        updates, self._to_pass_on = tuple(self._to_pass_on.values()), {}
+        since, self._passed_on = self._passed_on, self.seen
+        overdue = tuple([Overdue(client_id, late) for client_id, late in self._overdue.items()])
+        return replace(beat, since=since, news=self.seen, overdue=overdue, updates=updates, slowest=slowest)
+
+    def _learn(self, overdue: tuple[Overdue, ...], slowest: tuple[Step, ...], now: float) -> None:
+        self._overdue = {late.client_id: late.age for late in overdue}
+        self._slowest = slowest
+        self._steps.update({step.client_id: (step.step, now - step.age) for step in slowest})
 
     def form(self, formed: Formed) -> None:
         """Note that all have registered."""
@@ -78,6 +115,7 @@ class JobView:
         kept = {c: update for c, update in self._updates.items() if update.reconnects or not update.healthy}
         self._updates = {c: replace(update, phase=Phase.READY) for c, update in kept.items()}
         self._least_phase = Phase.READY
+        self._to_pass_on = {}
 
     def address_of(self, client_id: int) -> str:
         """Return the address of a client, empty where it is not known."""

@@ -330,7 +330,7 @@ class PeerMachine:
         formed = self.view.formed
         assert formed is not None
         if formed.place.count > 1:
-            self._group = GroupWatch(formed.place, self.config, self._heartbeats, self._watch, now)
+            self._group = GroupWatch(formed.place, self.config, self._heartbeats, self._watch, self.view, now)
 
     def _pass_on(self, message: Verdict | Leaving) -> Effects:
         return [] if self._group is None else [ev.SendWatch(message)]
