@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import resource
 import secrets
 import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import repeat
 from types import ModuleType
 
 from ... import __version__
 from ...devices.deferred import prepare_backend
 from ...devices.registry import known_type
 from ...devices.thread import BackendThread
-from ...errors import BringupError
 from ...transport.addresses import Address
 from ...transport.forks import SOCKETS
 from ...transport.ports import Network
@@ -35,10 +31,6 @@ from ..machines.peer.events import Up
 from ..machines.peer.machine import PeerMachine
 from ..machines.service_machine import ServiceMachine
 from .topology_query import topology_reply
-
-# Measured: an event loop, gRPC, a listener, a connection and two links; on client 0 a connection and services for each.
-_OPEN_FILES = 28
-_OPEN_FILES_PER_CLIENT = 2
 
 # Of `initialization_timeout`, what a backend may take to be made: some must be left to tell the other clients of it.
 _OPENING_SHARE = 0.9
@@ -188,28 +180,3 @@ def peer_config(plan: Plan) -> PeerConfig:
         allow_empty=options.allow_empty,
         share_devices=options.share_devices,
     )
-
-
-def check_open_files(plan: Plan) -> None:
-    """Check that this process may open the files that a client needs: gRPC crashes where it finds none left.
-
-    Raises:
-        BringupError: it may not; says how many are needed, and the limit.
-    """
-    clients_served = plan.job.num_clients if plan.job.client_id == 0 else 0
-    count = _OPEN_FILES + _OPEN_FILES_PER_CLIENT * clients_served
-    opened: list[int] = []
-    try:
-        # Without a step of Python in between, where Ctrl-C could leave one open.
-        opened.extend(map(os.open, repeat(os.devnull, count), repeat(os.O_RDONLY | os.O_CLOEXEC)))
-    except OSError as error:
-        if error.errno not in (errno.EMFILE, errno.ENFILE):
-            raise
-        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        raise BringupError(
-            f"client {plan.job.client_id} needs {count} open files, and can have {len(opened)}: "
-            f"{os.strerror(error.errno)} (limit {limit}). Raise the limit (ulimit -n), or close what this process does "
-            "not need."
-        ) from None
-    finally:
-        list(map(os.close, opened))

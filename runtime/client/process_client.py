@@ -9,9 +9,10 @@ from ...transport.forks import SOCKETS
 from ..configuration.plan import Plan
 from .active import ACTIVE
 from .client import Client, State
-from .compose import SHIPPED, Parts, check_open_files
+from .compose import SHIPPED, Parts
 from .job_failure import FailureAction
 from .launcher_report import Reporter
+from .machine_limits import check_open_files, short_queue
 from .signals import TerminationNotice
 
 _log = logging.getLogger("bringup")
@@ -47,9 +48,10 @@ class ProcessClient(Client):
         """
         try:
             ACTIVE.claim(self)
-            check_open_files(self.plan)
+            check_open_files(self.job.client_id, self.job.num_clients)
             Reporter(self.plan.launch, self.job.client_id, self.job.jobs or (), self.failed).start(self.up)
             self._warn_if_open()
+            self._warn_of_short_queue()
             atexit.register(self._at_exit)
             self._termination.install()
             super().start()
@@ -67,6 +69,10 @@ class ProcessClient(Client):
                 "anybody who reaches %s can join or stop it",
                 self.job.coordinator_address,
             )
+
+    def _warn_of_short_queue(self) -> None:
+        if self.job.client_id == 0 and (text := short_queue(self.job.num_clients)):
+            _log.warning("%s", text)
 
     def _on_failure(self) -> None:
         if self.peer is not None:
