@@ -18,7 +18,7 @@ from .client.client import Client
 from .configuration.validation import seconds, step_of
 from .drivers.peer import CoordinationPeer
 from .machines.peer.events import Up
-from .machines.phases import Phase, phase_named
+from .machines.phases import phase_named
 from .types import Device, Member, Span, devices_of
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class SystemFacts:
         now = self._peer.clock()
         members: list[Member] = []
         for info in self._up.members:
-            update = machine.update_of(info.client_id)
+            state = machine.state_of(info.client_id)
             step, step_age = self._peer.step_of(info.client_id) or (None, None)
             members.append(
                 Member(
@@ -148,13 +148,13 @@ class SystemFacts:
                     hostname=info.hostname,
                     pid=info.pid,
                     incarnation=info.incarnation,
-                    phase=Phase.READY if update is None else phase_named(update.phase),
-                    health="healthy" if update is None or update.healthy else update.health,
-                    is_healthy=update is None or update.healthy,
+                    phase=phase_named(state.phase),
+                    health="healthy" if state.healthy else state.health,
+                    is_healthy=state.healthy,
                     last_heartbeat_age=machine.view.age_of(info.client_id, now),
                     step=step,
                     step_age=step_age,
-                    reconnects=0 if update is None else update.reconnects,
+                    reconnects=state.reconnects,
                 )
             )
         return tuple(members)

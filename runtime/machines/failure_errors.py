@@ -60,7 +60,8 @@ def of_verdict(verdict: Verdict) -> BringupError:
         return devices_failed(verdict.client_id, verdict.address, verdict.hostname, verdict.phase, verdict.cause)
     text = f"{_who(verdict)} failed in phase {verdict.phase}: {verdict.cause.rstrip('.')}"
     if verdict.also:
-        text += f". Clients that failed with it: {format_ids(unpack_ids(verdict.also))}"
+        also = list(unpack_ids(verdict.also))
+        text += f". Clients that failed with it: {format_ids(also, max(verdict.num_also - len(also), 0))}"
     return PeerFailedError(
         f"{text}. Look at the log of that client; restart the job once it is mended.",
         client_id=verdict.client_id,
@@ -119,7 +120,15 @@ def devices_failed(client_id: int, address: str, host: str, phase: str, cause: s
 
 
 def rendezvous_timeout(
-    num_clients: int, timeout: float, missing: dict[int, str], present: dict[int, str], reason: str, *, came: bool
+    num_clients: int,
+    timeout: float,
+    missing: dict[int, str],
+    present: dict[int, str],
+    reason: str,
+    *,
+    more_missing: int,
+    more_present: int,
+    came: bool,
 ) -> RendezvousTimeoutError:
     """Return the exception for a job that did not come up in time.
 
@@ -129,23 +138,25 @@ def rendezvous_timeout(
         missing: the clients waited for, with their addresses.
         present: those known to be there.
         reason: what is known beyond that, or empty.
+        more_missing: how many others are waited for, of which only the number is known.
+        more_present: how many others are there.
         came: whether the missing ones had registered, and were only slow.
     """
     text = (
-        f"{len(missing)} of {num_clients} clients {'were not ready' if came else 'did not come'} within "
-        f"initialization_timeout={timeout:g} s: {name_clients(missing)}"
+        f"{len(missing) + more_missing} of {num_clients} clients {'were not ready' if came else 'did not come'} within "
+        f"initialization_timeout={timeout:g} s: {name_clients(missing, more_missing)}"
     )
     if reason:
         text += f" ({reason})"
     return RendezvousTimeoutError(
-        f"{text}. Present: {name_ids(present)}. {_ADVICE_SLOW if came else _ADVICE_ABSENT}",
+        f"{text}. Present: {name_ids(present, more_present)}. {_ADVICE_SLOW if came else _ADVICE_ABSENT}",
         missing=missing,
         present=present,
     )
 
 
 def not_joined(
-    client_id: int, timeout: float, missing: dict[int, str], first: MemberInfo, phase: str
+    client_id: int, timeout: float, missing: dict[int, str], more: int, first: MemberInfo, phase: str
 ) -> PeerFailedError:
     """Return the exception for a shutdown that others did not join in time.
 
@@ -153,13 +164,14 @@ def not_joined(
         client_id: who shut down.
         timeout: its `shutdown_timeout`, in seconds.
         missing: the clients that it waited for, with their addresses.
+        more: how many others it waited for.
         first: one of them.
         phase: what that one is known to do instead.
     """
     cause = f"it did not join the shutdown of client {client_id} within shutdown_timeout={timeout:g} s"
     return PeerFailedError(
-        f"client {client_id} left the job without {name_clients(missing)}, which did not join its shutdown within "
-        f"shutdown_timeout={timeout:g} s: {_client(first.client_id, first.hostname, first.address)} is in phase "
+        f"client {client_id} left the job without {name_clients(missing, more)}, which did not join its shutdown "
+        f"within shutdown_timeout={timeout:g} s: {_client(first.client_id, first.hostname, first.address)} is in phase "
         f"{phase}. Look at what keeps them, or give them a longer shutdown_timeout.",
         client_id=first.client_id,
         address=first.address,
@@ -213,10 +225,10 @@ def services_lost(
     )
 
 
-def name_clients(addresses: dict[int, str]) -> str:
-    """Return clients for a text, with their addresses if they are few."""
-    if len(addresses) > _NAMED_MAX or not all(addresses.values()):
-        return f"client{'s' * (len(addresses) > 1)} {format_ids(addresses)}"
+def name_clients(addresses: dict[int, str], more: int = 0) -> str:
+    """Return clients, and how many `more` there are, for a text, with their addresses if they are few."""
+    if more or len(addresses) > _NAMED_MAX or not all(addresses.values()):
+        return f"client{'s' * (len(addresses) + more > 1)} {format_ids(addresses, more)}"
     return ", ".join(f"client {client_id} ({address})" for client_id, address in sorted(addresses.items()))
 
 

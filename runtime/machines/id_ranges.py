@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from ...transport.wire.messages import KindRun, Leaver
 
@@ -32,19 +32,28 @@ def unpack_ids(packed: Sequence[int]) -> Iterator[int]:
         yield from range(first, last + 1)
 
 
-def format_ids(ids: Iterable[int]) -> str:
-    """Return `ids` for a text, at most one line: `3`, `1, 4-7`."""
+def pack_some(ids: Collection[int], most: int) -> tuple[int, ...]:
+    """Return the first of `ids`, packed: at `most` so many runs.
+
+    A message to all has only so many, in whatever way its ids are scattered, and their number in all: otherwise its
+    bytes, for all clients, would be the square of their number.
+    """
+    return pack_ids(ids)[: 2 * most]
+
+
+def format_ids(ids: Iterable[int], more: int = 0) -> str:
+    """Return `ids`, and how many `more` there are, for a text, at most one line: `3`, `1, 4-7 and 2 more`."""
     packed = pack_ids(ids)
     pairs = list(zip(packed[::2], packed[1::2], strict=True))
     shown = [str(first) if first == last else f"{first}-{last}" for first, last in pairs[:_RANGES_SHOWN_MAX]]
-    hidden = sum(last - first + 1 for first, last in pairs[_RANGES_SHOWN_MAX:])
+    hidden = more + sum(last - first + 1 for first, last in pairs[_RANGES_SHOWN_MAX:])
     return ", ".join(shown) + (f" and {hidden} more" if hidden else "")
 
 
-def name_ids(ids: Iterable[int]) -> str:
-    """Return clients for a text: `client 3`, `clients 1, 4-7`."""
+def name_ids(ids: Iterable[int], more: int = 0) -> str:
+    """Return clients, and how many `more` there are, for a text: `client 3`, `clients 1, 4-7 and 2 more`."""
     chosen = set(ids)
-    return f"client{'s' * (len(chosen) != 1)} {format_ids(chosen)}"
+    return f"client{'s' * (len(chosen) + more != 1)} {format_ids(chosen, more)}"
 
 
 def leaver_ids(leavers: Iterable[Leaver]) -> Iterator[int]:

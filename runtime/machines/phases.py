@@ -67,10 +67,17 @@ def phase_named(name: str) -> Phase:
     return Phase(name) if name in Phase._value2member_map_ else Phase.READY
 
 
+_ORDER = {str(phase): place for place, phase in enumerate(Phase)}
+
+
+def place_of(phase: str) -> int:
+    """Return the place of a phase that another client sent in their order; an unknown one comes first."""
+    return _ORDER.get(phase, -1)
+
+
 def furthest_behind(phase_of: Mapping[int, str]) -> dict[int, str]:
     """Return the clients in the earliest phase, with that phase."""
-    order = {str(phase): place for place, phase in enumerate(Phase)}
-    earliest = min(phase_of.values(), key=lambda phase: order.get(phase, -1))
+    earliest = min(set(phase_of.values()), key=place_of)
     return {client_id: phase for client_id, phase in phase_of.items() if phase == earliest}
 
 

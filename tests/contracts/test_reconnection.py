@@ -32,8 +32,7 @@ async def breakable(
 
 
 def reconnects_seen_by(job: JobOfPeers, client_id: int) -> int:
-    update = job.peers[client_id].machine.update_of(CLIENT)
-    return 0 if update is None else update.reconnects
+    return job.peers[client_id].machine.state_of(CLIENT).reconnects
 
 
 async def reconnected(job: JobOfPeers, times: int) -> None:

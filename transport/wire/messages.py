@@ -61,10 +61,9 @@ class MemberInfo(Part, frozen=True):
 
 
 class MemberUpdate(Part, frozen=True):
-    """A change of a client's phase or health, or of how often its session was taken up again."""
+    """A change of a client's health, or of how often its session was taken up again."""
 
     client_id: Signed
-    phase: str
     healthy: bool
     health: str
     reconnects: Signed = 0
@@ -291,8 +290,8 @@ class Commit(Shared, frozen=True, tag=45):
 class Verdict(Shared, frozen=True, tag=46):
     """The job has failed: the client, its phase, and the means of detection.
 
-    `error` is the public exception this becomes. `missing` are the clients that did not come, and `also` those that
-    failed with it, as pairs of first and last id.
+    `error` is the public exception this becomes. `missing` are the first of the `num_missing` clients that did not
+    come, and `also` the first of the `num_also` that failed with it, as pairs of first and last id.
     """
 
     error: str
@@ -303,12 +302,15 @@ class Verdict(Shared, frozen=True, tag=46):
     cause: str
     missing: _Ints
     also: _Ints
+    num_missing: Unsigned = 0
+    num_also: Unsigned = 0
 
 
 class Dismissed(Shared, frozen=True, tag=47):
     """The shutdown is complete; `missing` holds the clients that never asked for it, as in `HeartbeatAck`."""
 
     missing: _Ints
+    num_missing: Unsigned = 0
 
 
 class StepQuery(Shared, frozen=True, tag=48):

@@ -43,7 +43,7 @@ from ....transport.wire.messages import (
 from ..detector import Detector, Lag
 from ..failure_errors import RENDEZVOUS_TIMEOUT, TOLD_AS_THEY_ARE
 from ..groups import Groups
-from ..id_ranges import COORDINATOR, name_ids, pack_ids, unpack_ids
+from ..id_ranges import COORDINATOR, name_ids, pack_some, unpack_ids
 from ..pacing import pace, patience
 from ..phases import Phase
 from ..preemption import PreemptionAgreement
@@ -56,6 +56,7 @@ from .departures import Departures
 from .group_reports import GroupReports
 from .last_word import LastWord
 from .members import Members, MemberState, info_of
+from .roll_call import RollCall
 from .stragglers import Stragglers
 from .suspicion import Suspicions, culprit_of
 
@@ -70,6 +71,9 @@ _OVERDUE_MAX = 64
 
 _CULPRITS_MAX = 64
 """Of those whose neighbours are told of a verdict first."""
+
+_RUNS_MAX = 512
+"""Of ids in a message that ends the job for all: in the worst case every second client is missing."""
 
 _EPOCH = 1
 """Of every message and link of the job. Another one would tell apart the links of a job that has formed again."""
@@ -91,6 +95,7 @@ class CoordinatorMachine:
         self.config = config
         self._state = _State.FORMING
         self._members = Members(config.num_clients)
+        self._roll_call = RollCall(self._members, config.num_clients)
         self._vote = CommitVote(config.num_clients)
         self._groups = Groups(config.num_clients)
         self._roster: Roster | None = None
@@ -286,7 +291,7 @@ class CoordinatorMachine:
             self._stragglers.note_group(clients, report, now)
         if (stalled := self._stragglers.stalled(member.client_id, *clients)) is not None:
             return self._fail(self._members[stalled[0]], stalled[1])
-        effects: Effects = [ev.SendTo((member.session,), self._ack(member, beat.sequence, now))]
+        effects: Effects = [ev.SendTo((member.session,), self._ack(beat, now))]
         if self._reports.are_used and not clients:
             effects += [ev.SendTo((member.session,), told) for told in self._departures.untold(member.client_id)]
         return effects
@@ -339,7 +344,8 @@ class CoordinatorMachine:
         stayers = [member for member in self._members if not member.is_leaving]
         without = [member.client_id for member in stayers]
         self._last_word.end(None, (member.client_id for member in self._members if not member.is_connected))
-        effects: Effects = [ev.SendTo(tuple(member.session for member in leavers), Dismissed(pack_ids(without)))]
+        dismissed = Dismissed(pack_some(without, _RUNS_MAX), len(without))
+        effects: Effects = [ev.SendTo(tuple(member.session for member in leavers), dismissed)]
         if stayers:
             cause = f"it shut down, and {name_ids(without)} did not join in time"
             effects.append(ev.SendTo(tuple(member.session for member in stayers), self._verdict(leavers[0], cause)))
@@ -396,17 +402,29 @@ class CoordinatorMachine:
     ) -> Effects:
         others = {*self._suspicions.dead, *also} - {member.client_id}
         self._last_word.gone({*others, member.client_id})
-        return self.end(self._verdict(member, cause, error, pack_ids(others)))
+        return self.end(self._verdict(member, cause, error, others))
 
     # Helpers.
 
     def _verdict(
-        self, member: MemberState, cause: str, error: str = PeerFailedError.__name__, also: tuple[int, ...] = ()
+        self, member: MemberState, cause: str, error: str = PeerFailedError.__name__, also: Collection[int] = ()
     ) -> Verdict:
-        who = member.register
-        has_missing = self._state is _State.FORMING or error == RENDEZVOUS_TIMEOUT
-        missing = self._members.missing() if has_missing else ()
-        return Verdict(error, who.client_id, who.address, who.hostname, member.phase, cause, missing, also)
+        who, missing = member.register, self._members.missing()
+        if not missing and error == RENDEZVOUS_TIMEOUT:
+            _, missing = self._members.behind()
+        some_missing, some_also = (pack_some(ids, _RUNS_MAX) for ids in (missing, also))
+        return Verdict(
+            error,
+            who.client_id,
+            who.address,
+            who.hostname,
+            member.phase,
+            cause,
+            some_missing,
+            some_also,
+            len(missing),
+            len(also),
+        )
 
     def _say_all(self, messages: Iterable[StepQuery | SyncPoint | Leaving]) -> Effects:
         """Tell all clients; of departures only the leaders of groups, where there are several, which pass them on."""
@@ -435,10 +453,12 @@ class CoordinatorMachine:
         place = self._groups.place_of(client_id)
         return Formed(config.job_id, _EPOCH, place, tuple(map(info_of, beside)), roster, config.has_services)
 
-    def _ack(self, member: MemberState, sequence: int, now: float) -> HeartbeatAck:
-        missing = self._members.missing() if self._state is _State.FORMING else ()
+    def _ack(self, beat: Heartbeat, now: float) -> HeartbeatAck:
+        missing, num_missing = self._roll_call.missing(now) if self._state is _State.FORMING else ((), 0)
+        behind = self._roll_call.behind(now) if self._state is _State.BRINGING_UP else ()
         intervals = _OVERDUE_INTERVALS + (_REPORT_INTERVALS if self._reports.are_used else 0.0)
         late = self._detector.overdue(now, intervals * self._interval, _OVERDUE_MAX)
         overdue = tuple(Overdue(client_id, age) for client_id, age in late)
-        updates = self._members.changes_for(member.client_id)
-        return HeartbeatAck(sequence, missing, overdue, updates, self._stragglers.furthest_behind(now))
+        updates, news = self._members.changes_after(beat.seen)
+        steps = self._stragglers.furthest_behind(now)
+        return HeartbeatAck(beat.sequence, missing, overdue, updates, steps, (), num_missing, behind, news)

@@ -1,19 +1,21 @@
-"""The registered clients, and for each the changes of the others that it has not been sent yet."""
+"""The registered clients, and their changes, which all are told."""
 
 from __future__ import annotations
 
 import itertools
-from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ....transport.wire.messages import HeartbeatAck, MemberInfo, MemberUpdate, Register
-from ..id_ranges import pack_ids
 from ..phases import Phase, furthest_behind
 from ..roster import Roster
+from .change_log import ChangeLog
 
 _TROUBLES_MAX = 3
 """Of those that are told in a text: one broken switch may stop every link of a large job."""
+
+_CHANGES_MAX = 64
+"""Of those in one answer: where a switch comes back, all clients have changed, and all of them are to be told."""
 
 
 @dataclass(slots=True)
@@ -45,10 +47,11 @@ class MemberState:
         return self.register.client_id
 
     def note(self, phase: str, healthy: bool, health: str) -> bool:
-        """Take in its phase and its health; returns whether they are new."""
-        if (self.phase, self.healthy, self.health) == (phase, healthy, health):
+        """Take in its phase and its health; returns whether its health is new."""
+        self.phase = phase
+        if (self.healthy, self.health) == (healthy, health):
             return False
-        self.phase, self.healthy, self.health = phase, healthy, health
+        self.healthy, self.health = healthy, health
         self._update = None
         return True
 
@@ -60,7 +63,7 @@ class MemberState:
     def update(self) -> MemberUpdate:
         """Return its state for the others: one object for all of them, which is encoded once."""
         if self._update is None:
-            self._update = MemberUpdate(self.client_id, self.phase, self.healthy, self.health, self.reconnects)
+            self._update = MemberUpdate(self.client_id, self.healthy, self.health, self.reconnects)
         return self._update
 
 
@@ -80,8 +83,7 @@ class Members:
         self._num_leaving = 0
         self._by_id: dict[int, MemberState] = {}
         self._by_session: dict[int, MemberState] = {}
-        self._changes = _ChangeLog()
-        self._absentees: tuple[int, ...] | None = None
+        self._changes = ChangeLog()
 
     def __iter__(self) -> Iterator[MemberState]:
         return iter(self._by_id.values())
@@ -121,7 +123,6 @@ class Members:
         """Add a client."""
         member = MemberState(register, session, attempt=register.attempt)
         self._by_id[register.client_id] = self._by_session[session] = member
-        self._absentees = None
         if self.first_of_a_type is None and register.device_type:
             self.first_of_a_type = register
 
@@ -132,7 +133,7 @@ class Members:
         member.session, member.is_connected = session, True
 
     def note(self, member: MemberState, phase: str, healthy: bool, health: str) -> None:
-        """Take in a member's phase and health; the others are told where they are new."""
+        """Take in a member's phase and health; the others are told where its health is new."""
         if member.note(phase, healthy, health):
             self._changes.add(member.client_id)
 
@@ -148,27 +149,25 @@ class Members:
         self._changes.add(member.client_id)
 
     def commit(self) -> None:
-        """Note that all are ready. The commit says so: it takes the place of all changes of phase."""
-        self._changes = _ChangeLog()
+        """Note that all are ready."""
         for member in self:
-            member.note(Phase.READY, member.healthy, member.health)
-            if member.reconnects or not member.healthy:
-                self._changes.add(member.client_id)
+            member.phase = Phase.READY
 
-    def changes_for(self, client_id: int) -> tuple[MemberUpdate, ...]:
-        """Return the members that have changed since this was last called for `client_id`."""
-        return tuple([self[changed].update() for changed in self._changes.read(client_id)])
+    def changes_after(self, seen: int) -> tuple[tuple[MemberUpdate, ...], int]:
+        """Return members that have changed since change `seen`, and the number of the change up to which these are."""
+        changed, news = self._changes.after(seen, _CHANGES_MAX)
+        return tuple([self[client_id].update() for client_id in changed]), news
 
     # Facts.
 
-    def missing(self) -> tuple[int, ...]:
-        """Return the clients that have not registered, or, once all have, those that are furthest behind, as ranges."""
-        everybody = range(self._num_clients)
-        if self.are_complete:
-            return pack_ids(furthest_behind({client_id: self[client_id].phase for client_id in everybody}))
-        if self._absentees is None:
-            self._absentees = pack_ids(client_id for client_id in everybody if client_id not in self)
-        return self._absentees
+    def missing(self) -> list[int]:
+        """Return the clients that have not registered."""
+        return [client_id for client_id in range(self._num_clients) if client_id not in self._by_id]
+
+    def behind(self) -> tuple[str, list[int]]:
+        """Return the earliest phase of a member, and all that are in it, in order."""
+        found = furthest_behind({member.client_id: member.phase for member in self})
+        return next(iter(found.values())), sorted(found)
 
     def absent(self) -> set[int]:
         """Return the clients of the job that have no connection with the coordinator."""
@@ -183,30 +182,6 @@ class Members:
         troubled = (member for member in self if member.trouble and member.phase == Phase.RING)
         first = itertools.islice(troubled, _TROUBLES_MAX)
         return "".join(f"; client {member.client_id}: {member.trouble}" for member in first)
-
-
-class _ChangeLog:
-    """Which members have changed since each client last read it. Costs the number of changes, not of clients."""
-
-    def __init__(self) -> None:
-        self._sequence = 0
-        self._changed: OrderedDict[int, int] = OrderedDict()
-        self._read: dict[int, int] = {}
-
-    def add(self, client_id: int) -> None:
-        self._sequence += 1
-        self._changed[client_id] = self._sequence
-        self._changed.move_to_end(client_id)
-
-    def read(self, client_id: int) -> list[int]:
-        seen = self._read.get(client_id, 0)
-        self._read[client_id] = self._sequence
-        changes: list[int] = []
-        for changed, sequence in reversed(self._changed.items()):
-            if sequence <= seen:
-                break
-            changes.append(changed)
-        return changes
 
 
 def info_of(r: Register) -> MemberInfo:

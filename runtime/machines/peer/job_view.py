@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from ....errors import BringupError, PeerFailedError
 from ....transport.wire.messages import (
     Beat,
+    Behind,
     Formed,
     HeartbeatAck,
     MemberInfo,
@@ -27,9 +29,23 @@ from ..failure_errors import (
     rendezvous_timeout,
 )
 from ..id_ranges import COORDINATOR, name_ids, unpack_ids
-from ..phases import Phase, furthest_behind
+from ..phases import Phase, place_of
 from ..roster import Roster
 from .config import PeerConfig
+
+
+@dataclass(frozen=True, slots=True)
+class ClientState:
+    """What a client last reported; `reconnects` counts how often its session was taken up again."""
+
+    phase: str
+    healthy: bool
+    health: str
+    reconnects: int = 0
+
+
+_WELL = MemberUpdate(-1, True, "")
+"""Of a client of which no change was told."""
 
 
 class JobView:
@@ -57,8 +73,10 @@ class JobView:
         self.link_reason = ""
         self._is_registered = False
         self._missing: tuple[int, ...] = ()
+        self._num_missing = 0
+        self._behind: Behind | None = None
         self._updates: dict[int, MemberUpdate] = {}
-        self._least_phase = Phase.RENDEZVOUS
+        self._phase = Phase.RENDEZVOUS
         self._overdue: dict[int, float] = {}
         self._slowest: tuple[Step, ...] = ()
         self._passed_on = 0
@@ -71,7 +89,8 @@ class JobView:
         self._is_registered = True
         self.updated_at = now
         self.host = ack.host[0] if ack.host else self.host
-        self._missing = ack.missing
+        self._missing, self._num_missing = ack.missing, ack.num_missing
+        self._behind = ack.behind[0] if ack.behind else None
         updates = {update.client_id: update for update in ack.updates}
         self._updates.update(updates)
         self._to_pass_on.update(updates)
@@ -111,11 +130,7 @@ class JobView:
 
     def commit(self) -> None:
         """Note that all are ready: only then does the coordinator commit."""
-        # Nearly all are ready and healthy: that is how a client reads of which nothing is kept.
-        kept = {c: update for c, update in self._updates.items() if update.reconnects or not update.healthy}
-        self._updates = {c: replace(update, phase=Phase.READY) for c, update in kept.items()}
-        self._least_phase = Phase.READY
-        self._to_pass_on = {}
+        self._phase = Phase.READY
 
     def address_of(self, client_id: int) -> str:
         """Return the address of a client, empty where it is not known."""
@@ -133,20 +148,21 @@ class JobView:
         """Note how the job ended: with an error, or by all leaving it in order."""
         if error is None:
             self._updates = {}
-            self._least_phase = Phase.CLOSED
+            self._phase = Phase.CLOSED
         elif isinstance(error, PeerFailedError):
             if error.client_id is not None:
                 self._failed[error.client_id] = error.cause
         else:
             self._failed[self._config.client_id] = f"{type(error).__name__}: {error}"
 
-    def update_of(self, client_id: int, own: MemberUpdate | None = None) -> MemberUpdate | None:
-        """Return the state of a client, `own` for this one; after a failure its end. `None` if nothing is known."""
-        update = own or self._updates.get(client_id)
+    def state_of(self, client_id: int, own: ClientState | None = None, *, is_leaving: bool = False) -> ClientState:
+        """Return the state of a client, `own` for this one; after a failure its end."""
+        update = self._updates.get(client_id, _WELL)
+        phase = Phase.LEAVING if is_leaving and self._phase is Phase.READY else self._phase
+        state = own or ClientState(phase, update.healthy, update.health, update.reconnects)
         if (cause := self._failed.get(client_id)) is not None:
-            return MemberUpdate(client_id, Phase.FAILED, False, cause, 0 if update is None else update.reconnects)
-        is_over = update is None and self._least_phase is Phase.CLOSED
-        return MemberUpdate(client_id, Phase.CLOSED, True, "") if is_over else update
+            return ClientState(Phase.FAILED, False, cause, state.reconnects)
+        return state
 
     def age_of(self, client_id: int, now: float) -> float:
         """Return the seconds since a client is known to have been heard by the coordinator."""
@@ -160,7 +176,7 @@ class JobView:
         return None if mark is None else (mark[0], now - mark[1])
 
     def missing(self) -> dict[int, str]:
-        """Return the clients that are not known to have registered, with their addresses."""
+        """Return the clients that are not known to have registered, with their addresses; of very many, the first."""
         if self.formed is not None:
             return {}
         return self._with_addresses(unpack_ids(self._missing) if self._is_registered else [COORDINATOR])
@@ -169,14 +185,15 @@ class JobView:
         """Return what this client waits for, for a text; empty if that is not known."""
         missing = self.missing()
         if missing:
-            return name_clients(missing) + (f": {self.dial_reason}" if self.dial_reason else "")
+            named = name_clients(missing, max(self._num_missing - len(missing), 0))
+            return named + (f": {self.dial_reason}" if self.dial_reason else "")
         if self.formed is None:
             return ""
-        laggards = self._laggards(own_phase)
+        phase, laggards, num = self._laggards(own_phase)
         if self._config.client_id in laggards and own_phase is Phase.DEVICES:
             kind = f"{self._config.device_type} devices" if self._config.device_type else "devices"
             return f"the {kind} of this client"
-        text = f"{name_ids(laggards)} in phase {next(iter(laggards.values()))}"
+        text = f"{name_ids(laggards, num - len(laggards))} in phase {phase}"
         return text + (f" ({self.link_reason})" if self.link_reason else "")
 
     # Errors.
@@ -184,28 +201,27 @@ class JobView:
     def timed_out(self, own_phase: Phase) -> BringupError:
         """Return the error for a bring-up that took too long."""
         if self.formed is not None:
-            laggards = self._with_addresses(self._laggards(own_phase))
-            return self._rendezvous_timeout(laggards, f"waiting for {self.waiting_for(own_phase)}")
+            _, laggards, num = self._laggards(own_phase)
+            return self._rendezvous_timeout(laggards, num, f"waiting for {self.waiting_for(own_phase)}")
         if self._is_registered:
-            return self._rendezvous_timeout(self.missing(), "")
+            return self._rendezvous_timeout(self.missing(), self._num_missing, "")
         reason = f"it hosts the coordinator, so nothing is known of the others; {self.dial_reason or 'no answer'}"
-        return self._rendezvous_timeout(self.missing(), reason)
+        return self._rendezvous_timeout([COORDINATOR], 1, reason)
 
     def of_verdict(self, verdict: Verdict) -> BringupError:
         """Return the error for the coordinator's verdict."""
         if verdict.error == RENDEZVOUS_TIMEOUT:
-            return self._rendezvous_timeout(self._with_addresses(unpack_ids(verdict.missing)), verdict.cause)
+            return self._rendezvous_timeout(list(unpack_ids(verdict.missing)), verdict.num_missing, verdict.cause)
         self._failed = dict.fromkeys(unpack_ids(verdict.also), f"it failed with client {verdict.client_id}")
         return of_verdict(verdict)
 
-    def not_joined(self, missing: tuple[int, ...]) -> BringupError:
+    def not_joined(self, missing: tuple[int, ...], num_missing: int) -> BringupError:
         """Return the error for a shutdown that some live clients did not join in time."""
         assert self.roster is not None
         ids, own = list(unpack_ids(missing)), self._config
-        update = self._updates.get(ids[0])
-        phase = Phase.READY if update is None else update.phase
+        more = max(num_missing - len(ids), 0)
         first = self.roster[ids[0]]
-        return not_joined(own.client_id, own.shutdown_timeout, self._with_addresses(ids), first, phase)
+        return not_joined(own.client_id, own.shutdown_timeout, self._with_addresses(ids), more, first, Phase.READY)
 
     def coordinator_lost(self, own_phase: Phase, cause: str) -> BringupError:
         """Return the error for a lost coordinator."""
@@ -229,23 +245,36 @@ class JobView:
             cause=cause,
         )
 
-    def _rendezvous_timeout(self, missing: dict[int, str], reason: str) -> BringupError:
-        present = range(self._config.num_clients) if self._is_registered else [self._config.client_id]
+    def _rendezvous_timeout(self, missing: Collection[int], num_missing: int, reason: str) -> BringupError:
+        """Return the error for `num_missing` clients, of which the first are known."""
+        own, size = self._config, self._config.num_clients
+        more_missing = max(num_missing - len(missing), 0)
+        known = range(max(missing) + 1 if more_missing else size) if self._is_registered else [own.client_id]
+        present = [client_id for client_id in known if client_id not in missing]
         return rendezvous_timeout(
-            self._config.num_clients,
-            self._config.initialization_timeout,
-            missing,
-            self._with_addresses(client_id for client_id in present if client_id not in missing),
+            size,
+            own.initialization_timeout,
+            self._with_addresses(missing),
+            self._with_addresses(present),
             reason,
+            more_missing=more_missing,
+            more_present=size - len(missing) - more_missing - len(present) if self._is_registered else 0,
             came=self.formed is not None,
         )
 
-    def _laggards(self, own_phase: Phase) -> dict[int, str]:
-        """Return the clients that all others wait for, as far as is known, with their phase."""
-        phases: dict[int, str] = dict.fromkeys(range(self._config.num_clients), self._least_phase)
-        phases.update({client_id: update.phase for client_id, update in self._updates.items()})
-        phases[self._config.client_id] = own_phase
-        return furthest_behind(phases)
+    def _laggards(self, own_phase: Phase) -> tuple[str, set[int], int]:
+        """Return the earliest phase, as far as is known, clients that are in it, and their number in all."""
+        own, behind = self._config.client_id, self._behind
+        if behind is None:
+            phase, laggards, num = str(self._phase), set(range(self._config.num_clients)), self._config.num_clients
+        else:
+            phase, laggards, num = behind.phase, set(unpack_ids(behind.ids)), behind.num_clients
+        if own in laggards:
+            laggards.remove(own)
+            num -= 1
+        if not laggards or place_of(own_phase) < place_of(phase):
+            return own_phase, {own}, 1
+        return (phase, laggards | {own}, num + 1) if own_phase == phase else (phase, laggards, num)
 
     def _with_addresses(self, client_ids: Iterable[int]) -> dict[int, str]:
         return {client_id: self.address_of(client_id) for client_id in client_ids}

@@ -33,7 +33,6 @@ from ....transport.wire.messages import (
     Leave,
     Leaving,
     LinkDelayed,
-    MemberUpdate,
     Ready,
     Refused,
     StepQuery,
@@ -54,7 +53,7 @@ from .config import PeerConfig
 from .coordinator_watch import CoordinatorWatch
 from .group_watch import GroupWatch
 from .heartbeats import Heartbeats
-from .job_view import JobView
+from .job_view import ClientState, JobView
 from .program import place_of
 from .states import BEFORE_UP, REGISTERED, RING_NEEDED, PeerState
 
@@ -205,8 +204,8 @@ class PeerMachine:
                 return [ev.Preempt(message)]
             case Leaving():
                 return self._on_leaving(message)
-            case Dismissed(missing) if self._state is PeerState.LEAVING:
-                return self._on_dismissed(missing)
+            case Dismissed() if self._state is PeerState.LEAVING:
+                return self._on_dismissed(message)
         return []
 
     def _watched(self, message: WatchMessage, now: float) -> Effects:
@@ -367,8 +366,9 @@ class PeerMachine:
             self._suspected = None
         return [*self._pass_on(message), ev.OthersLeave(message.leavers)]
 
-    def _on_dismissed(self, missing: tuple[int, ...]) -> Effects:
-        error = self.view.not_joined(missing) if missing else None
+    def _on_dismissed(self, dismissed: Dismissed) -> Effects:
+        missing = dismissed.missing
+        error = self.view.not_joined(missing, dismissed.num_missing) if missing else None
         self._leavers = frozenset(range(self.config.num_clients)).difference(unpack_ids(missing))
         self._end(error)
         return [ev.Left(tuple(unpack_ids(missing)), error)]
@@ -390,7 +390,7 @@ class PeerMachine:
         self._watch.sent(now)
         group = () if self._group is None else self._group.report(now)
         step, age, busy = self._place(now)
-        return [ev.Send(Heartbeat(number, self.phase, *self._health, step, age, busy, group=group))]
+        return [ev.Send(Heartbeat(number, self.phase, *self._health, step, age, busy, self.view.seen, group))]
 
     def _place(self, now: float) -> tuple[int, float, float]:
         return place_of(self._program, now, is_leaving=self._state is PeerState.LEAVING)
@@ -444,12 +444,11 @@ class PeerMachine:
         known = self.view
         return Progress(self.phase, self.timeline.elapsed(now), known.missing(), known.waiting_for(self.phase))
 
-    def update_of(self, client_id: int) -> MemberUpdate | None:
-        """Return the last known phase, health and reconnections of a client; `None` if the coordinator sent none."""
-        own = None
-        if client_id == self.config.client_id:
-            own = MemberUpdate(client_id, self._last_phase or self.phase, *self._health, self._watch.reconnects)
-        return self.view.update_of(client_id, own)
+    def state_of(self, client_id: int) -> ClientState:
+        """Return the last known state of a client; one of which nothing was told is as well as the job is far."""
+        is_own = client_id == self.config.client_id
+        own = ClientState(self._last_phase or self.phase, *self._health, self._watch.reconnects) if is_own else None
+        return self.view.state_of(client_id, own, is_leaving=client_id in self._leavers)
 
     # Helpers.
 

@@ -85,11 +85,23 @@ def test_a_lost_coordinator_is_client_0(host: str, shown: str) -> None:
 @pytest.mark.parametrize(("came", "words"), [(False, "did not come"), (True, "were not ready")])
 def test_a_timeout_names_the_missing_and_the_present(came: bool, words: str) -> None:
     missing, present = {1: "h1:9000", 3: "h3:9000"}, {0: "h0:9000", 2: "h2:9000"}
-    error = rendezvous_timeout(4, 30.0, missing, present, "a reason", came=came)
+    error = rendezvous_timeout(4, 30.0, missing, present, "a reason", more_missing=0, more_present=0, came=came)
     assert type(error) is RendezvousTimeoutError
     assert (error.missing, error.present) == (missing, present)
     for part in (f"2 of 4 clients {words}", "=30 s", "client 1 (h1:9000), client 3 (h3:9000)", "(a reason)", "0, 2"):
         assert part in str(error)
+
+
+def test_of_very_many_a_timeout_tells_how_many_more_there_are() -> None:
+    missing, present = {1: "h1:9000", 3: "h3:9000"}, {0: "h0:9000", 2: "h2:9000"}
+    error = rendezvous_timeout(100, 30.0, missing, present, "", more_missing=37, more_present=59, came=False)
+    text = "39 of 100 clients did not come within initialization_timeout=30 s: clients 1, 3 and 37 more. Present: "
+    assert str(error).startswith(f"{text}clients 0, 2 and 59 more. ")
+
+
+def test_of_very_many_that_failed_together_a_text_tells_how_many_more_there_are() -> None:
+    error = of_verdict(replace(VERDICT, also=(5, 6), num_also=39))
+    assert "Clients that failed with it: 5-6 and 37 more. " in str(error)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bringup.runtime.machines.id_ranges import IdRuns, format_ids, pack_ids, unpack_ids
+from bringup.runtime.machines.id_ranges import IdRuns, format_ids, name_ids, pack_ids, pack_some, unpack_ids
 
 
 @pytest.mark.parametrize(
@@ -54,3 +54,11 @@ def test_runs_are_a_set_of_ids(begun: set[int], changes: list[tuple[bool, int]],
     assert [client_id for client_id in range(42) if client_id in runs] == sorted(ids)
     assert runs.within(pack_ids(others)).packed() == pack_ids(ids & others)
     assert len(runs.within(pack_ids(others))) == len(ids & others)
+
+
+def test_a_text_and_a_message_of_very_many_have_the_first_and_the_number_of_the_rest() -> None:
+    assert format_ids([1, 4, 5], more=37) == "1, 4-5 and 37 more"
+    assert format_ids(range(0, 100, 2), more=7).endswith("28, 30 and 41 more")
+    assert (name_ids([3], more=1), name_ids([3])) == ("clients 3 and 1 more", "client 3")
+    assert pack_some(range(0, 100, 2), 3) == (0, 0, 2, 2, 4, 4)
+    assert pack_some([7, 8], 3) == (7, 8)

@@ -18,6 +18,7 @@ from bringup.transport.texts import printable
 from bringup.transport.wire.control import decode, encode
 from bringup.transport.wire.form import Body, MalformedMessageError
 from bringup.transport.wire.messages import (
+    Behind,
     Commit,
     Formed,
     Goodbye,
@@ -180,9 +181,9 @@ def test_a_message_that_is_kept_encoded_is_not_changed_by_that(kind: Any) -> Non
 
 
 def test_an_answer_to_a_heartbeat_survives_with_all_its_parts() -> None:
-    updates = tuple(MemberUpdate(n, "ring", n % 2 == 0, "") for n in range(100))
+    updates = tuple(MemberUpdate(n, n % 2 == 0, "") for n in range(100))
     steps = tuple(Step(n, 7, 1.5) for n in range(16))
-    ack = HeartbeatAck(2, (0, 5), (Overdue(3, 1.0),), updates, steps)
+    ack = HeartbeatAck(2, (0, 5), (Overdue(3, 1.0),), updates, steps, (), 6, (Behind("ring", (0, 5), 6),), 7)
     assert decode(encode(ack)) == ack
 
 

@@ -17,6 +17,7 @@ from bringup.runtime.machines.roster import Roster
 from bringup.transport.ports import ProbeOutcome
 from bringup.transport.wire.messages import (
     PROTOCOL_VERSION,
+    Behind,
     ClientMessage,
     Commit,
     Dismissed,
@@ -267,8 +268,27 @@ def test_a_heartbeat_is_answered_with_news_once() -> None:
     say(machine, 1, Heartbeat(7, "ready", False, "too hot"))
     (first,) = answers(say(machine, 0, Heartbeat(8, "ready", True, "")), HeartbeatAck)
     assert [(u.client_id, u.healthy, u.health) for u in first.updates if u.client_id == 1] == [(1, False, "too hot")]
-    (second,) = answers(say(machine, 0, Heartbeat(9, "ready", True, "")), HeartbeatAck)
-    assert (second.sequence, second.updates) == (9, ())
+    (again,) = answers(say(machine, 0, Heartbeat(9, "ready", True, "")), HeartbeatAck)
+    assert (again.sequence, again.updates, again.news) == (9, first.updates, first.news)
+    (after,) = answers(say(machine, 0, Heartbeat(10, "ready", True, "", seen=first.news)), HeartbeatAck)
+    assert (after.sequence, after.updates, after.news) == (10, (), first.news)
+
+
+def test_answers_say_who_is_missing_then_who_is_furthest_behind_then_neither() -> None:
+    machine = machine_with(1)
+    (ack,) = answers(say(machine, 1, Heartbeat(1, "rendezvous", True, "")), HeartbeatAck)
+    assert (ack.missing, ack.num_missing, ack.behind) == ((0, 0, 2, 2), 2, ())
+    for client_id in (0, 2):
+        say(machine, client_id, register(client_id))
+    say(machine, 1, Heartbeat(2, "ring", True, ""))
+    (ack,) = answers(say(machine, 0, Heartbeat(1, "devices", True, "")), HeartbeatAck)
+    assert (ack.missing, ack.num_missing, ack.behind) == ((), 0, (Behind("rendezvous", (2, 2), 1),))
+    (ack,) = answers(say(machine, 2, Heartbeat(1, "devices", True, "")), HeartbeatAck)
+    assert (ack.behind, ack.updates) == ((Behind("devices", (0, 0, 2, 2), 2),), ())
+    for client_id in range(N):
+        say(machine, client_id, ready())
+    (ack,) = answers(say(machine, 2, BEAT), HeartbeatAck)
+    assert (ack.missing, ack.behind) == ((), ())
 
 
 def test_a_late_heartbeat_is_told_to_the_others() -> None:
@@ -308,7 +328,7 @@ def test_a_goodbye_is_a_verdict_for_all_with_its_cause(clients: range) -> None:
 
 def test_a_timeout_of_one_is_a_timeout_of_all() -> None:
     found = verdict(say(machine_with(0, 2), 2, Goodbye("rendezvous", "RendezvousTimeoutError", "I waited")))
-    assert (found.error, found.missing) == ("RendezvousTimeoutError", (1, 1))
+    assert (found.error, found.missing, found.num_missing) == ("RendezvousTimeoutError", (1, 1), 1)
 
 
 def test_a_broken_session_is_evidence_and_a_refused_probe_is_proof() -> None:
@@ -662,7 +682,7 @@ def test_who_does_not_leave_in_time_is_named_and_told() -> None:
     machine.wake(0.1)
     assert machine.deadline() == 0.5
     dismissal, news = machine.wake(0.5)
-    assert dismissal == ev.SendTo((100, 102), Dismissed((1, 1)))
+    assert dismissal == ev.SendTo((100, 102), Dismissed((1, 1), 1))
     assert isinstance(news, ev.SendTo)
     assert (news.sessions, verdict([news]).client_id) == ((101,), 0)
     assert "it shut down" in verdict([news]).cause

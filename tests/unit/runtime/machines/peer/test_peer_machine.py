@@ -22,6 +22,7 @@ from bringup.errors import (
 )
 from bringup.runtime.machines.core_table import CoreTable
 from bringup.runtime.machines.peer import events as ev
+from bringup.runtime.machines.peer.job_view import ClientState
 from bringup.runtime.machines.peer.machine import PeerMachine
 from bringup.runtime.machines.phases import Phase
 from bringup.runtime.machines.roster import Roster
@@ -293,7 +294,7 @@ def test_a_change_of_health_is_reported_at_once() -> None:
     (beat,) = sent(script.take(ev.HealthChanged(False, "too hot")))
     assert isinstance(beat, Heartbeat)
     assert (beat.healthy, beat.health) == (False, "too hot")
-    assert script.machine.update_of(1) == MemberUpdate(1, Phase.READY, False, "too hot")
+    assert script.machine.state_of(1) == ClientState(Phase.READY, False, "too hot")
 
 
 def test_a_client_whose_devices_may_not_become_unhealthy_says_so_and_fails() -> None:
@@ -317,8 +318,8 @@ def test_a_client_that_is_leaving_does_not_fail_for_its_devices() -> None:
 
 def test_what_the_coordinator_says_of_others_is_kept() -> None:
     script = up()
-    script.hear(HeartbeatAck(3, (), (Overdue(2, 4.0),), (MemberUpdate(3, "ready", False, "cold"),)), 7.0)
-    assert script.machine.update_of(3) == MemberUpdate(3, "ready", False, "cold")
+    script.hear(HeartbeatAck(3, (), (Overdue(2, 4.0),), (MemberUpdate(3, False, "cold"),), news=5), 7.0)
+    assert script.machine.state_of(3) == ClientState(Phase.READY, False, "cold")
     assert script.machine.view.age_of(2, 8.0) == 5.0
     assert script.machine.view.age_of(3, 8.0) == 1.0
     assert script.machine.view.age_of(1, 8.0) == 0.0
@@ -336,9 +337,7 @@ def test_a_session_that_breaks_later_is_taken_up_again(stage: Any) -> None:
     phase = script.machine.phase
     (beat,) = of_kind(Heartbeat, script.take(ev.Reconnected(), 0.5))
     assert beat.phase == phase
-    update = script.machine.update_of(1)
-    assert update is not None
-    assert update.reconnects == 1
+    assert script.machine.state_of(1).reconnects == 1
 
 
 @pytest.mark.parametrize("stage", STAGES[2:])
@@ -704,7 +703,7 @@ def test_who_leaves_is_known() -> None:
 
 def test_who_does_not_come_to_a_shutdown_is_named() -> None:
     script = leaving()
-    script.hear(HeartbeatAck(1, (), (), (MemberUpdate(2, "ready", True, ""),)), 1.0)
+    script.hear(HeartbeatAck(1, (), (), (MemberUpdate(2, True, ""),)), 1.0)
     [left] = script.hear(Dismissed((2, 3)), 5.0)
     assert isinstance(left, ev.Left)
     assert left.missing == (2, 3)
@@ -717,40 +716,54 @@ def test_who_does_not_come_to_a_shutdown_is_named() -> None:
 # What is known of all once the job is over.
 
 
-def members(script: Script) -> dict[int, tuple[str, bool, str]]:
-    updates = {client_id: script.machine.update_of(client_id) for client_id in range(N)}
-    return {c: (update.phase, update.healthy, update.health) for c, update in updates.items() if update is not None}
+READY = ClientState(Phase.READY, True, "")
+
+
+def members(script: Script) -> list[ClientState]:
+    return [script.machine.state_of(client_id) for client_id in range(N)]
 
 
 def test_after_a_failure_it_is_known_who_failed_and_the_own_phase_is_kept() -> None:
     script = up()
     verdict = Verdict("PeerFailedError", 2, "h2:9000", "node-2", "ready", "process died", (), (3, 3))
     script.hear(verdict)
-    died, with_it = ("failed", False, "process died"), ("failed", False, "it failed with client 2")
-    assert members(script) == {1: ("ready", True, ""), 2: died, 3: with_it}
+    died, with_it = (ClientState(Phase.FAILED, False, why) for why in ("process died", "it failed with client 2"))
+    assert members(script) == [READY, READY, died, with_it]
 
 
 def test_a_coordinator_that_is_lost_has_failed() -> None:
     script = up()
     script.take(ev.SessionLost("it broke"))
     script.take(ev.CoordinatorGone("its port refuses"))
-    assert members(script) == {
-        0: ("failed", False, "process died (its port refuses; it broke)"),
-        1: ("ready", True, ""),
-    }
+    lost = ClientState(Phase.FAILED, False, "process died (its port refuses; it broke)")
+    assert members(script) == [lost, READY, READY, READY]
 
 
 def test_a_client_that_gives_up_has_failed_itself() -> None:
     script = up()
     script.take(ev.Abort(ZeroDivisionError("step 12")))
-    assert members(script) == {1: ("failed", False, "ZeroDivisionError: step 12")}
+    assert members(script) == [READY, ClientState(Phase.FAILED, False, "ZeroDivisionError: step 12"), READY, READY]
+
+
+def test_who_is_said_to_leave_is_leaving() -> None:
+    script = up()
+    script.hear(Leaving((Leaver(2, 3, 5),)))
+    assert members(script) == [READY, READY, *[ClientState(Phase.LEAVING, True, "")] * 2]
 
 
 def test_after_all_have_left_none_is_ready() -> None:
     script = leaving()
-    script.hear(HeartbeatAck(1, (), (), (MemberUpdate(2, "leaving", True, ""),)), 1.0)
+    script.hear(HeartbeatAck(1, (), (), (MemberUpdate(2, False, "cold"),)), 1.0)
     script.hear(Dismissed(()), 2.0)
-    assert members(script) == dict.fromkeys(range(N), ("closed", True, ""))
+    assert members(script) == [ClientState(Phase.CLOSED, True, "")] * N
+
+
+def test_the_next_heartbeat_says_which_changes_are_known() -> None:
+    script = up()
+    script.hear(HeartbeatAck(3, (), (), (MemberUpdate(3, False, "cold"),), news=5), 1.0)
+    script.hear(HeartbeatAck(4, (), (), (), news=0), 1.0)
+    (beat,) = of_kind(Heartbeat, script.take(ev.HealthChanged(True, "well")))
+    assert beat.seen == 5
 
 
 def test_a_shutdown_that_nobody_answers_ends_by_itself() -> None:
