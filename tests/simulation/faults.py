@@ -148,21 +148,25 @@ class BreakConnection:
 
 @dataclass(frozen=True, slots=True)
 class BreakLink:
-    """The ring link from a client to its right neighbour breaks, though both live."""
+    """The link from a client to its right neighbour breaks, though both live; of a leader, any of its links."""
 
     client: int
 
     def strike(self, world: World) -> bool:
         """See `Fault`."""
-        left, right = world.current(self.client), world.current((self.client + 1) % world.num_clients)
-        if left is None or right is None or left is right or left.job is None or left.job is not right.job:
+        left = world.current(self.client)
+        if left is None or left.job is None or left.ring_end is None or not left.ring_end.is_linked:
             return False
-        if left.ring_end is None or not left.ring_end.is_linked or right.ring_end is None:
+        if not left.ring_end.places:
+            return False
+        of = world.rng.choice(list(left.ring_end.places))
+        right = world.current(left.ring_end.places[of].right.client_id)
+        if right is None or left.job is not right.job or right.ring_end is None:
             return False
         world.network.broken_links.update((left.client_id, right.client_id))
         if right.ring_end.is_linked:
             bounds.link_broke(left, right)
-        left.ring_end.break_link()
+        left.ring_end.break_link(of)
         return True
 
 

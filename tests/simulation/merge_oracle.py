@@ -15,14 +15,19 @@ Int32Array = npt.NDArray[np.int32]
 
 
 class MergeOracle:
-    """The merge of what all clients contribute, in their order.
+    """The merge of what all clients contribute, however it was brought together.
+
+    Args:
+        contributed: the devices of all clients with their ids, in the order in which they were gathered.
 
     Attributes:
         outcome: the table, or what is wrong with it.
     """
 
-    def __init__(self, shares: Sequence[Sequence[LocalDevice]]) -> None:
-        size = len(shares)
+    def __init__(self, contributed: Sequence[tuple[int, Sequence[LocalDevice]]]) -> None:
+        size = len(contributed)
+        assert [client_id for client_id, _ in contributed] == list(range(size)), "gathered twice, or in another order"
+        shares = [devices for _, devices in contributed]
         self._entries = own_entry(0, size, "SIM", len(shares[0]))
         for client_id, devices in enumerate(shares[1:], start=1):
             self._entries += own_entry(client_id, size, "SIM", len(devices))

@@ -290,6 +290,9 @@ class Process(OsProcess):
             case ev.Merge(tag, devices):
                 assert self.ring_end is not None
                 self.ring_end.merge(tag, devices)
+            case ev.SendWatch(message):
+                assert self.ring_end is not None
+                self.ring_end.send_watch(message)
             case ev.Preempt(message):
                 self.points.take(message)
             case ev.Up():

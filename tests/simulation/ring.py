@@ -1,8 +1,14 @@
-"""The simulated ring: links between neighbours, and what runs over them: the roster, then the merge."""
+"""The simulated rings: links between neighbours, and what runs over them: the roster, then the merge.
+
+Who sends what to whom, and when, is the schedule that ships; here it is carried out one hop at a time.
+"""
 
 from __future__ import annotations
 
+import itertools
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -12,6 +18,8 @@ from bringup.errors import TopologyError
 from bringup.runtime.machines.peer import events as ev
 from bringup.runtime.machines.roster import Roster
 from bringup.transport.attempts import Goal, Trouble, TroubleKind
+from bringup.transport.collectives.schedule import Hop, RingOf, gathering, rings_of, spreading
+from bringup.transport.wire.messages import MemberInfo, WatchMessage
 
 from .dialling import Dial
 from .merge_oracle import MergeOracle
@@ -21,7 +29,7 @@ if TYPE_CHECKING:
     from .process import Process
     from .world import World
 
-Shares = list[Sequence[LocalDevice]]
+Shares = list[tuple[int, Sequence[LocalDevice]]]
 
 _CLOSED = "the other side closed the connection"
 _RESET = "Connection reset by peer"
@@ -29,9 +37,9 @@ _UNACKNOWLEDGED_MAX = 10.0
 
 
 class _Link:
-    """From one peer to its right neighbour. Data goes one way, the end both ways."""
+    """From one peer to its right neighbour. Its bytes go one way, watch messages the other, its end both ways."""
 
-    def __init__(self, opener: RingEnd, acceptor: RingEnd) -> None:
+    def __init__(self, opener: _Place, acceptor: _Place) -> None:
         self._opener = opener
         self._acceptor = acceptor
         network = opener.process.world.network
@@ -40,18 +48,15 @@ class _Link:
         self._back.put(opener.link_up, "right", self)
         self._there.put(acceptor.link_up, "left", self)
 
-    def send(self, shares: Shares | None, merged: MergeOracle | None) -> None:
-        """Bring a step of the merge to the right neighbour."""
-        self._put(self._acceptor.take, shares, merged)
-
-    def send_roster(self, roster: Roster) -> None:
-        """Bring the roster to the right neighbour."""
-        self._put(self._acceptor.take_roster, roster)
-
-    def _put(self, take: Callable[..., None], *content: Any) -> None:
-        self._there.put(take, *content)
+    def send(self, value: Any) -> None:
+        """Bring a value to the right neighbour."""
+        self._there.put(self._acceptor.take, value)
         if self._there.is_stuck:
             self._opener.process.later(_UNACKNOWLEDGED_MAX, self._give_up)
+
+    def send_watch(self, message: WatchMessage) -> None:
+        """Bring a watch message to the left neighbour."""
+        self._back.put(self._opener.process.tell_peer, ev.Watched(message))
 
     def close(self, side: str) -> None:
         """The peer to which it is the `side` link ends it."""
@@ -73,134 +78,212 @@ class _Link:
             self._opener.link_broken("right", "Connection timed out")
 
 
-class RingEnd:
-    """One client's two links: it opens the right one, and accepts the left one."""
+class _Place:
+    """One client's place in one ring: it opens the link to its right neighbour, and accepts that of its left one.
 
-    def __init__(self, ring: SimulatedRing, process: Process, joined: ev.ConnectRing) -> None:
-        self.process = process
-        self.left = joined.left
-        self.right = joined.right
-        self.is_closed = False
-        self._ring = ring
-        self._tag = joined.tag
-        self._links: dict[str, _Link] = {}
+    Attributes:
+        links: those that stand, by side.
+        came: values of the left neighbour that nothing has taken yet.
+    """
+
+    def __init__(self, end: RingEnd, of: RingOf, left: MemberInfo, right: MemberInfo) -> None:
+        self.process = end.process
+        self.end = end
+        self.of = of
+        self.left = left
+        self.right = right
+        self.links: dict[str, _Link] = {}
+        self.came: deque[Any] = deque()
+        self.could_not_open = False
         self.dial = Dial(
-            process,
+            end.process,
             Goal.LINK,
-            self.right.client_id,
-            lambda dial: ring.knock(self),
-            is_wanted=lambda: self._is_wanted,
+            right.client_id,
+            lambda dial: end.rings.knock(self),
+            is_wanted=lambda: not (end.is_closed or self.could_not_open or "right" in self.links),
             report=self._report,
             final=lambda trouble: self.link_broken("right", trouble.text),
         )
-        self._could_not_open = False
-        self._breaks: list[ev.LinkBroken] = []
-        self._merging: ev.Tag | None = None
-        self._devices: Sequence[LocalDevice] | None = None
-        self._shares: Shares | None = None
-        self._roster = Roster(joined.roster) if joined.roster else None
-
-    # Links.
 
     def _report(self, trouble: Trouble) -> None:
         is_refused = trouble.kind is TroubleKind.REFUSED
         self.process.tell_peer(ev.LinkDelayed(self.right.client_id, trouble.text, is_refused))
 
-    @property
-    def _is_wanted(self) -> bool:
-        return not (self.is_closed or self._could_not_open or "right" in self._links)
-
     def link_up(self, side: str, link: _Link) -> None:
-        """One of the two links stands. The driver watches them once both do."""
-        if self.is_closed:
+        """One of the two links stands."""
+        if self.end.is_closed:
             return link.close(side)
-        self._links[side] = link
+        self.links[side] = link
         if side == "right":
             self.dial.worked()
-        if len(self._links) == 2:
-            self.process.tell_peer(ev.RingConnected(self._tag))
-            self._pass_roster_on()
-            for event in self._breaks:
-                self.process.tell_peer(event)
-        return None
+        return self.end.link_up()
 
     def link_broken(self, side: str, cause: str) -> None:
         """A link ended, or the right one could not be opened."""
-        event = ev.LinkBroken((self.left if side == "left" else self.right).client_id, cause)
+        self.could_not_open |= side == "right" and side not in self.links
+        self.end.link_broken((self.left if side == "left" else self.right).client_id, cause)
+
+    def take(self, value: Any) -> None:
+        """A value comes from the left neighbour."""
+        self.came.append(value)
+        self.end.go_on()
+
+
+@dataclass(frozen=True, slots=True)
+class _Collective:
+    """A call of one client: the n-th of one meets the n-th of all others.
+
+    Attributes:
+        own: what this client contributes; those of a later one are added with `+=`.
+        at_root: what client 0 hands out, of what it has gathered.
+        done: told of what was handed out.
+    """
+
+    own: Any
+    at_root: Callable[[Any], Any]
+    done: Callable[[Any], None]
+
+
+class RingEnd:
+    """One client's links in all rings that it is in, and its part in what runs over them.
+
+    Attributes:
+        rings: of the job.
+        is_closed: whether its links are ended.
+    """
+
+    def __init__(self, rings: SimulatedRing, process: Process, joined: ev.ConnectRing) -> None:
+        self.process = process
+        self.rings = rings
+        self.is_closed = False
+        self._joined = joined
+        pairs = list(zip(joined.neighbours[::2], joined.neighbours[1::2], strict=True))
+        own = process.client_id
+        others = [(left, right) for left, right in pairs if left.client_id != own]
+        kinds = rings_of(own, joined.place)
+        self.places = {of: _Place(self, of, *pair) for of, pair in zip(kinds, others, strict=True)}
+        self._is_linked = False
+        self._breaks: list[ev.LinkBroken] = []
+        self._calls: deque[_Collective] = deque()
+        self._hops: deque[Hop] = deque()
+        self._value: Any = None
+
+    # Links.
+
+    def open(self) -> None:
+        """Look for the right neighbours."""
+        for place in self.places.values():
+            place.dial.attempt()
+        if not self.places:
+            self.process.later(0.0, self.link_up)
+
+    def link_up(self) -> None:
+        """One more link stands. The driver watches them once all do."""
+        if self._is_linked or any(len(place.links) < 2 for place in self.places.values()):
+            return
+        self._is_linked = True
+        # The first collective, as the driver makes it, whatever the machine says to the links.
+        roster = Roster(self._joined.roster)
+        self._calls.append(_Collective(1, lambda count: self._checked(count, roster), self._keep))
+        self._begin()
+        self.process.tell_peer(ev.RingConnected(self._joined.tag))
+        self.go_on()
+        for event in self._breaks:
+            self.process.tell_peer(event)
+
+    def link_broken(self, client_id: int, cause: str) -> None:
+        """The link with a neighbour ended, or could not be opened."""
+        event = ev.LinkBroken(client_id, cause)
         self._breaks.append(event)
-        self._could_not_open |= side == "right" and side not in self._links
-        if not self.is_closed and (self._could_not_open or len(self._links) == 2):
+        could_not_open = any(place.could_not_open for place in self.places.values())
+        if not self.is_closed and (could_not_open or self._is_linked):
             self.process.tell_peer(event)
 
     @property
     def is_linked(self) -> bool:
-        """Whether both links stand, so that the driver watches them."""
-        return len(self._links) == 2 and not self.is_closed
+        """Whether all links stand, so that the driver watches them."""
+        return self._is_linked and not self.is_closed
 
-    def break_link(self) -> None:
-        """Break the link to the right neighbour."""
-        self._links["right"].break_off()
+    def break_link(self, of: RingOf = RingOf.GROUP) -> None:
+        """Break the link to the right neighbour in a ring."""
+        self.places[of].links["right"].break_off()
+
+    def send_watch(self, message: WatchMessage) -> None:
+        """Send a watch message to the left neighbour in the group."""
+        if self.is_linked:
+            self.places[RingOf.GROUP].links["left"].send_watch(message)
 
     def close(self) -> None:
-        """End both links."""
+        """End all links."""
         self.is_closed = True
-        for side, link in self._links.items():
-            link.close(side)
+        for place in self.places.values():
+            for side, link in place.links.items():
+                link.close(side)
 
-    # The roster.
-
-    def take_roster(self, roster: Roster) -> None:
-        """The roster comes from the left neighbour."""
-        self._roster = roster
-        self._pass_roster_on()
-
-    def _pass_roster_on(self) -> None:
-        if self._roster is None or not self.is_linked:
-            return
-        roster, self._roster = self._roster, None
-        own, world = self.process, self._ring.world
-        if own.client_id != self._ring.size - 1:
-            self._links["right"].send_roster(roster)
-        kept = misprinted(roster) if own.client_id in world.misprinters else roster
-        own.tell_peer(ev.RosterArrived(self._tag, kept))
-
-    # The merge.
+    # What runs over them.
 
     def merge(self, tag: ev.Tag, devices: Sequence[LocalDevice]) -> None:
-        """Take part in the merge: the sum goes along the ring from client 0 on, and its total once around."""
-        self._merging, self._devices = tag, devices
-        if self.process.client_id == 0:
-            self._shares = []
-        self._contribute()
+        """Take part in the merge: all clients learn how many there are, then all learn all devices."""
+        own = self.process.client_id
 
-    def take(self, shares: Shares | None, merged: MergeOracle | None) -> None:
-        """A step of the merge comes from the left neighbour."""
-        if merged is not None:
-            return self._finish(merged)
-        self._shares = shares
-        return self._contribute()
+        def done(merged: MergeOracle) -> None:
+            # Not from within what the machine does now.
+            self.process.later(0.0, self._merged, tag, merged)
 
-    def _contribute(self) -> None:
-        if self._shares is None or self._devices is None or self.is_closed:
-            return
-        shares, self._shares = self._shares, None
-        shares.append(self._devices)
-        if len(shares) == self._ring.size:
-            self._finish(MergeOracle(shares))
-        else:
-            self._links["right"].send(shares, None)
+        self._call(_Collective(1, lambda count: self._checked(count, count), lambda _: None))
+        self._call(_Collective([(own, devices)], MergeOracle, done))
 
-    def _finish(self, merged: MergeOracle) -> None:
-        if self._merging is None or self.is_closed:
-            return
-        if self._ring.size > 1 and self.process.client_id != self._ring.size - 2:
-            self._links["right"].send(None, merged)
-        tag, self._merging = self._merging, None
-        is_garbled = self.process.client_id in self._ring.world.garblers
+    def _checked(self, count: int, result: Any) -> Any:
+        assert count == self.rings.size, f"of {self.rings.size} clients {count} were gathered"
+        return result
+
+    def _keep(self, roster: Roster) -> None:
+        kept = misprinted(roster) if self.process.client_id in self.rings.world.misprinters else roster
+        self.process.tell_peer(ev.RosterArrived(self._joined.tag, kept))
+
+    def _merged(self, tag: ev.Tag, merged: MergeOracle) -> None:
+        is_garbled = self.process.client_id in self.rings.world.garblers
         outcome = merged.garbled() if is_garbled else merged.outcome
         event = ev.MergeFailed(tag, outcome) if isinstance(outcome, TopologyError) else ev.Merged(tag, outcome)
-        # Not from within what the machine does now.
-        self.process.later(0.0, self.process.tell_peer, event)
+        self.process.tell_peer(event)
+
+    def _call(self, call: _Collective) -> None:
+        self._calls.append(call)
+        if len(self._calls) == 1:
+            self._begin()
+        self.go_on()
+
+    def _begin(self) -> None:
+        own, place = self.process.client_id, self._joined.place
+        self._hops.extend(itertools.chain(*gathering(own, place), (spreading(own, place),)))
+        self._value = self._calls[0].own
+
+    def go_on(self) -> None:
+        """Take all hops of the first calls that can be taken."""
+        while self._calls and not self.is_closed and self._is_linked:
+            hop = self._hops[0]
+            if hop.receive is not None and not self.places[hop.receive].came:
+                return
+            self._hops.popleft()
+            if hop.receive is not None:
+                self._take(self.places[hop.receive].came.popleft(), hop)
+            elif not self._hops:
+                self._value = self._calls[0].at_root(self._value)
+            for of in hop.send:
+                self.places[of].links["right"].send(self._value)
+            if not self._hops:
+                self._finish()
+
+    def _take(self, value: Any, hop: Hop) -> None:
+        if hop.add:
+            value += self._value
+        self._value = value
+
+    def _finish(self) -> None:
+        call, value = self._calls.popleft(), self._value
+        if self._calls:
+            self._begin()
+        call.done(value)
 
 
 def misprinted(roster: Roster) -> Roster:
@@ -210,24 +293,21 @@ def misprinted(roster: Roster) -> Roster:
 
 
 class SimulatedRing:
-    """The ring of one job."""
+    """The rings of one job."""
 
     def __init__(self, world: World, size: int) -> None:
         self.world = world
         self.size = size
         self._ends: dict[int, RingEnd] = {}
-        self._callers: dict[int, RingEnd] = {}
+        self._callers: defaultdict[int, dict[_Place, None]] = defaultdict(dict)
 
     def join(self, process: Process, joined: ev.ConnectRing) -> None:
-        """Open the link to the right neighbour, and accept the left one's; both may join later."""
+        """Open the links to the right neighbours, and accept the left ones'; all may join later."""
         end = process.ring_end = self._ends[process.incarnation] = RingEnd(self, process, joined)
-        if self.size == 1:
-            process.later(0.0, process.tell_peer, ev.RingConnected(joined.tag))
-            return process.later(0.0, process.tell_peer, ev.RosterArrived(joined.tag, Roster(joined.roster)))
         self._greet(process)
-        return end.dial.attempt()
+        end.open()
 
-    def knock(self, caller: RingEnd) -> None:
+    def knock(self, caller: _Place) -> None:
         """Somebody asks for a link at its right neighbour's address."""
         neighbour = self.world.listener(caller.right.link_address)
         delay = self.world.network.delay()
@@ -236,19 +316,21 @@ class SimulatedRing:
         elif neighbour.incarnation != caller.right.incarnation:
             caller.process.later(delay, caller.dial.fail, TroubleKind.DENIED)
         else:
-            self._callers[neighbour.incarnation] = caller
+            self._callers[neighbour.incarnation][caller] = None
             neighbour.deliver(self._greet, neighbour)
 
     def _greet(self, process: Process) -> None:
-        """Accept the left neighbour, once both have heard that the job has formed."""
+        """Accept the left neighbours, once both sides have heard that the job has formed."""
         end = self._ends.get(process.incarnation)
-        if end is not None and (caller := self._callers.pop(process.incarnation, None)) and not caller.is_closed:
-            _Link(caller, end)
+        if end is None:
+            return
+        for caller in self._callers.pop(process.incarnation, ()):
+            if not caller.end.is_closed:
+                _Link(caller, end.places[caller.of])
 
     def leave(self, process: Process) -> None:
         """A process is gone: its neighbours see its links end, and so does one that waits for it to accept."""
         if process.ring_end is not None:
             process.ring_end.close()
-        caller = self._callers.pop(process.incarnation, None)
-        if caller is not None:
+        for caller in self._callers.pop(process.incarnation, ()):
             caller.process.later(self.world.network.delay(), caller.dial.fail, TroubleKind.BROKEN)
