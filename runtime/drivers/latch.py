@@ -64,19 +64,19 @@ class Latch(Generic[T]):
 
     async def wait(self) -> T:
         """Wait for the value, on any event loop. Cancelling is safe."""
-        loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[None] = loop.create_future()
+        await first_set(self)
+        return self._value  # type: ignore[return-value]
+
+    def _add(self, loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None]) -> None:
         with self._lock:
             if not self._is_set:
                 self._waiters.append((loop, waiter))
             else:
-                waiter.set_result(None)
-        try:
-            await waiter
-        finally:
-            with self._lock:
-                self._waiters = [(other, kept) for other, kept in self._waiters if kept is not waiter]
-        return self._value  # type: ignore[return-value]
+                _release(waiter)
+
+    def _remove(self, waiter: asyncio.Future[None]) -> None:
+        with self._lock:
+            self._waiters = [(other, kept) for other, kept in self._waiters if kept is not waiter]
 
     def wait_blocking(self, timeout: float | None = None) -> bool:
         """Block this thread until there is a value, or for `timeout` seconds; return whether there is one.
@@ -98,12 +98,15 @@ class Latch(Generic[T]):
 
 async def first_set(*latches: Latch[Any]) -> None:
     """Wait until one of several latches has a value, on any event loop. Cancelling is safe."""
-    waits = [asyncio.ensure_future(latch.wait()) for latch in latches]
+    loop = asyncio.get_running_loop()
+    waiter: asyncio.Future[None] = loop.create_future()
     try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for latch in latches:
+            latch._add(loop, waiter)
+        await waiter
     finally:
-        for each in waits:
-            each.cancel()
+        for latch in latches:
+            latch._remove(waiter)
 
 
 def _release(waiter: asyncio.Future[None]) -> None:

@@ -22,9 +22,8 @@ def digest_of(addresses: tuple[str, ...] | None) -> str:
     return hashlib.blake2b(",".join(addresses).encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
-def refusal_of_list(digest: str, addresses: tuple[str, ...] | None) -> Refused | None:
-    """Return the refusal of a client whose list has another digest, or `None`."""
-    own = digest_of(addresses)
+def refusal_of_list(digest: str, own: str, addresses: tuple[str, ...] | None) -> Refused | None:
+    """Return the refusal of a client whose list has another digest than `own`, that of `addresses`; or `None`."""
     if addresses is None or not digest or digest == own:
         return None
     return Refused("jobs", f"list {digest}", ",".join(addresses)[:_CHARACTERS_MAX], _ADVICE)

@@ -23,8 +23,7 @@ from .settings import grpc
 
 _log = logging.getLogger("bringup")
 
-_SERVICE = "bringup.Coordinator"
-_METHOD = "Session"
+_PATH = "/bringup.Coordinator/Session"
 _CLOSE_TIMEOUT = 1.0
 """Seconds for the other side to end its half: `Connection.close` promises to return within them."""
 
@@ -94,6 +93,25 @@ class _ServerConnection:
         self._ended = self._ended or "the coordinator closed the connection"
 
 
+class _Session(grpc.RpcMethodHandler):
+    """The one method. gRPC's own function that makes one loads a module first, as the coordinator is waited for."""
+
+    request_streaming = response_streaming = True
+    request_deserializer = response_serializer = None
+    unary_unary = unary_stream = stream_unary = None
+
+    def __init__(self, handle: Callable[..., Awaitable[None]]) -> None:
+        self.stream_stream = handle
+
+
+class _Service(grpc.GenericRpcHandler):
+    def __init__(self, handle: Callable[..., Awaitable[None]]) -> None:
+        self._session = _Session(handle)
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> _Session | None:
+        return self._session if handler_call_details.method == _PATH else None
+
+
 class GrpcServer:
     """The coordinator's gRPC server.
 
@@ -117,9 +135,7 @@ class GrpcServer:
         endpoints = check_free(hosts, port, "the coordinator")
         handshake_timeout = round(1000 * crowd_timeout(_HANDSHAKE_TIMEOUT, self._num_clients))
         server = grpc.aio.server(options=[*_SERVER_OPTIONS, ("grpc.server_handshake_timeout_ms", handshake_timeout)])
-        handler = grpc.stream_stream_rpc_method_handler(self._handle)  # type: ignore[no-untyped-call]
-        service = grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: handler})  # type: ignore[no-untyped-call]
-        server.add_generic_rpc_handlers((service,))
+        server.add_generic_rpc_handlers((_Service(self._handle),))
         failure = self._bind(server, endpoints, credentials)
         self._server = server
         # A server that was bound must be started, to its end, before it can give its port back.
@@ -252,7 +268,7 @@ async def _attempt(names: Names, address: Address, credentials: Credentials, tim
         seen_from = address.host
     family = "ipv6" if ":" in endpoint.host else "ipv4"
     channel = credentials.open_channel(f"{family}:{endpoint}", _CHANNEL_OPTIONS)
-    call: Any = channel.stream_stream(f"/{_SERVICE}/{_METHOD}")()
+    call: Any = channel.stream_stream(_PATH)()
     try:
         async with asyncio.timeout(timeout):
             await call.wait_for_connection()

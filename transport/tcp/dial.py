@@ -94,26 +94,32 @@ async def open_socket(endpoint: Endpoint) -> socket.socket:
     try:
         sock.setblocking(False)
         SOCKETS.dialled(endpoint.host, endpoint.port)
-        async with asyncio.timeout(CONNECT_TIMEOUT):
-            await _connected(sock, sock.connect_ex((endpoint.host, endpoint.port)))
+        address = endpoint.host, endpoint.port
+        status = sock.connect_ex(address)
+        if status == errno.EINPROGRESS:
+            # On loopback it is done by now.
+            status = sock.connect_ex(address)
+        if status in (errno.EALREADY, errno.EINPROGRESS):
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                status = await _connected(sock)
+        if status not in (0, errno.EISCONN):
+            raise OSError(status, os.strerror(status))
     except BaseException:
         sock.close()
         raise
     return sock
 
 
-async def _connected(sock: socket.socket, status: int) -> None:
-    if status == errno.EINPROGRESS:
-        loop = asyncio.get_running_loop()
-        writable: asyncio.Future[None] = loop.create_future()
-        loop.add_writer(sock, lambda: writable.done() or writable.set_result(None))  # type: ignore[func-returns-value]
-        try:
-            await writable
-        finally:
-            loop.remove_writer(sock)
-        status = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-    if status:
-        raise OSError(status, os.strerror(status))
+async def _connected(sock: socket.socket) -> int:
+    """Wait for the end of a connect; returns its error number, 0 for none."""
+    loop = asyncio.get_running_loop()
+    writable: asyncio.Future[None] = loop.create_future()
+    loop.add_writer(sock, lambda: writable.done() or writable.set_result(None))  # type: ignore[func-returns-value]
+    try:
+        await writable
+    finally:
+        loop.remove_writer(sock)
+    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
 
 
 def trouble_of(error: DialError | OSError | ConnectionClosedError) -> Trouble:

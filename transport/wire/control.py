@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from itertools import chain
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
@@ -131,3 +131,7 @@ def _fields_with_texts(kind: Any) -> tuple[list[str], list[str]]:
         elif isinstance(item, type) and issubclass(item, Part) and any(_fields_with_texts(item)):
             lists.append(name)
     return texts, lists
+
+
+for _message in get_args(Message):  # as this is imported, and not as the job waits
+    _fields_with_texts(_message)

@@ -37,7 +37,7 @@ def _misfit(register: Register, config: CoordinatorConfig, members: Members, is_
             return Refused(field, repr(theirs), repr(ours), advice)
     if not 0 <= register.client_id < config.num_clients:
         return Refused("client_id", str(register.client_id), f"0 to {config.num_clients - 1}", "")
-    if (refusal := refusal_of_list(register.jobs_digest, config.addresses)) is not None:
+    if (refusal := refusal_of_list(register.jobs_digest, config.jobs_digest, config.addresses)) is not None:
         return refusal
     if config.num_clients > 1 and not _is_address(register.link_address):
         return Refused(
