@@ -13,7 +13,7 @@ from bringup.testing.remote_calls import Answer
 from .assertions import FAST, INTERVAL, SLACK, TIMEOUT, TOLD_OF_DEATH, check_works, failure_of, wait_until_all_are_heard
 
 SIZE = 9
-GROUPED: dict[str, Any] = {**FAST, "group_size": 3}
+GROUPED: dict[str, Any] = {**FAST, "group_size": 3, "initialization_timeout": 35.0}
 """The leaders are 0, 3 and 6."""
 
 VICTIMS = [(4,), (3,), (4, 5), (2, 7), (3, 4, 5)]

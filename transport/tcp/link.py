@@ -1,4 +1,4 @@
-"""One TCP connection as a stream of bytes, received into buffers of the caller."""
+"""One TCP connection as a stream of bytes, received into buffers of the caller, and messages the other way."""
 
 from __future__ import annotations
 
