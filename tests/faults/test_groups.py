@@ -16,6 +16,9 @@ SIZE = 9
 GROUPED: dict[str, Any] = {**FAST, "group_size": 3, "initialization_timeout": 35.0}
 """The leaders are 0, 3 and 6."""
 
+AGE_MAX = 3 * INTERVAL
+"""A wave tells what the leader heard an interval before, and the next one comes an interval later."""
+
 VICTIMS = [(4,), (3,), (4, 5), (2, 7), (3, 4, 5)]
 """A member, a leader, neighbours in a group, members of two groups, a whole group."""
 
@@ -33,7 +36,7 @@ def others(victims: tuple[int, ...]) -> list[int]:
 @pytest.mark.parametrize("victims", VICTIMS, ids=str)
 def test_killed_together_are_named_at_once(job: LocalJob, victims: tuple[int, ...]) -> None:
     job.initialize(**GROUPED)
-    wait_until_all_are_heard(job)
+    wait_until_all_are_heard(job, AGE_MAX)
     survivors = others(victims)
     failed = job.call("wait_failed", survivors)
     waiting = job.call("all_reduce", survivors, array=[1])
@@ -51,7 +54,7 @@ def test_killed_together_are_named_at_once(job: LocalJob, victims: tuple[int, ..
 @pytest.mark.parametrize("victims", [(4,), (3,), (4, 5), (3, 4, 5), (0,)], ids=str)
 def test_stopped_together_for_longer_than_the_timeout_are_named(job: LocalJob, victims: tuple[int, ...]) -> None:
     job.initialize(**GROUPED)
-    wait_until_all_are_heard(job)
+    wait_until_all_are_heard(job, AGE_MAX)
     survivors = others(victims)
     failed = job.call("wait_failed", survivors)
     for facts in job.call("facts", survivors):
@@ -73,7 +76,7 @@ def test_stopped_together_for_longer_than_the_timeout_are_named(job: LocalJob, v
 @pytest.mark.parametrize("victims", [(1, 6), (0, 3)], ids=str)
 def test_stopped_for_less_than_the_timeout_is_forgiven(job: LocalJob, victims: tuple[int, ...]) -> None:
     job.initialize(**{**GROUPED, "heartbeat_timeout": 5.0})
-    wait_until_all_are_heard(job)
+    wait_until_all_are_heard(job, AGE_MAX)
     waiting = job.call("all_reduce", others(victims), array=[1])
     for victim in victims:
         job.clients[victim].stop()
@@ -82,7 +85,7 @@ def test_stopped_for_less_than_the_timeout_is_forgiven(job: LocalJob, victims: t
         job.clients[victim].resume()
     waiting += job.call("all_reduce", victims, array=[1])
     assert [call.value() for call in waiting] == [[SIZE]] * SIZE
-    wait_until_all_are_heard(job)
+    wait_until_all_are_heard(job, AGE_MAX)
     check_works(job)
 
 
