@@ -4,20 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import pytest
 
+from bringup.errors import PeerFailedError
 from bringup.runtime.drivers.watch import WatchDriver
 from bringup.runtime.machines.peer import events as ev
 from bringup.transport.ports import LINK_MESSAGE_BYTES_MAX, Link
 from bringup.transport.wire.control import encode
-from bringup.transport.wire.messages import Beat, HeartbeatAck, Leaver, Leaving, StepMark, Verdict, WatchMessage
+from bringup.transport.wire.messages import (
+    Beat,
+    CoordinatorMessage,
+    HeartbeatAck,
+    Leaver,
+    Leaving,
+    StepMark,
+    Verdict,
+    WatchMessage,
+)
 
+from .peers import job_of_peers
 from .places import Place, ring_of_links
 
 N = 3
+LEADERS, VICTIM = (0, 3), 4
+"""Of seven clients in two groups; the victim is the last that a wave comes to."""
+
+Receive = Callable[[CoordinatorMessage, float], list[ev.PeerEffect]]
 BEAT = Beat(1, 0.25, 1.0, (StepMark(1, 7, 2.5, 0.0),))
 LEAVING = Leaving((Leaver(1, 2, 5),))
 
@@ -117,6 +132,37 @@ async def test_a_report_that_is_too_long_for_a_link_stays_behind(place: Place) -
         watchers[1].send(verdict("x" * LINK_MESSAGE_BYTES_MAX))
         watchers[1].send(BEAT)
         assert await watchers[0].watched() == BEAT
+
+
+async def test_waves_make_most_heartbeats_of_members_unnecessary(place: Place) -> None:
+    async with job_of_peers(place, 7, group_size=3, heartbeat_interval=0.05) as job:
+        job.start()
+        await job.ups()
+        machines = [job.peers[client_id].machine for client_id in range(7)]
+        before = [machine._heartbeats.sent for machine in machines]
+        while any(machines[leader]._heartbeats.sent < before[leader] + 10 for leader in LEADERS):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        sent = [machine._heartbeats.sent - former for machine, former in zip(machines, before, strict=True)]
+        assert all(count < 5 for client_id, count in enumerate(sent) if client_id not in LEADERS), sent
+
+
+async def test_members_hear_of_the_end_from_their_neighbours(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they do where the leaders are told first, and client 0 is busy with that."""
+    async with job_of_peers(place, 7, group_size=3) as job:
+        job.start()
+        await job.ups()
+        for client_id, peer in job.peers.items():
+            if client_id not in LEADERS:
+                monkeypatch.setattr(peer.machine, "_receive", all_but_verdicts(peer.machine._receive))
+        job.peers[VICTIM].abort(ValueError("a bug"))
+        for error in await job.failures(but=(VICTIM,)):
+            assert isinstance(error, PeerFailedError)
+            assert error.client_id == VICTIM
+            assert "a bug" in str(error)
+
+
+def all_but_verdicts(receive: Receive) -> Receive:
+    return lambda message, now: [] if isinstance(message, Verdict) else receive(message, now)
 
 
 @pytest.mark.parametrize(
