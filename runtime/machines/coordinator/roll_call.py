@@ -9,15 +9,15 @@ from .members import Members
 _RUNS_MAX = 64
 """Of ids in one answer: a text shows fewer."""
 
-_PAUSE = 0.25
-"""Seconds for which one count serves all answers: it looks at every client, and each of them asks."""
+_PAUSE_PER_CLIENT = 0.00025
+"""Seconds for which one count serves all answers, for each client: it looks at all of them, and each of them asks."""
 
 _COUNTED_ALWAYS = 64
 """Clients up to which it costs nothing."""
 
 
 class RollCall:
-    """Counts who is missing, then who is furthest behind; in a large job up to a quarter of a second ago.
+    """Counts who is missing, then who is furthest behind; in a job of 1,000 up to a quarter of a second ago.
 
     Args:
         members: of the job.
@@ -26,7 +26,7 @@ class RollCall:
 
     def __init__(self, members: Members, num_clients: int) -> None:
         self._members = members
-        self._pause = _PAUSE if num_clients > _COUNTED_ALWAYS else 0.0
+        self._pause = _PAUSE_PER_CLIENT * num_clients if num_clients > _COUNTED_ALWAYS else 0.0
         self._missing: tuple[tuple[int, ...], int] = (), 0
         self._behind: tuple[Behind, ...] = ()
         self._due = float("-inf")

@@ -59,4 +59,10 @@ def test_every_reader_ends_up_with_the_last_change_of_all_whatever_the_order() -
 
 def test_what_was_overtaken_takes_no_room() -> None:
     log = log_of(*[number % 5 for number in range(10_000)])
-    assert len(log._numbers) <= 10
+    assert len(log._numbers) <= 12
+
+
+def test_what_was_overtaken_costs_a_reader_nothing() -> None:
+    log = log_of(*range(1000), *range(1000))
+    assert log.after(0, 3) == ([0, 1, 2], 1003)
+    assert log._following[0] == 1000

@@ -20,7 +20,7 @@ def test_a_small_job_counts_each_time() -> None:
     assert calls.behind(0.0) == (Behind("rendezvous", (0, 0, 2, 2), 2),)
 
 
-def test_a_large_job_counts_every_quarter_of_a_second_and_tells_the_first() -> None:
+def test_a_job_of_a_thousand_counts_every_quarter_of_a_second_and_tells_the_first() -> None:
     members = members_with(*range(0, 1000, 2), num_clients=1000)
     calls = RollCall(members, 1000)
     ids, number = calls.missing(0.0)
