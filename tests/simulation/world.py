@@ -31,7 +31,7 @@ from .store_oracle import StoreOracle
 from .wire import Wire
 
 _DEVICES_MAX = 4
-_NOT_SHOWN = ("Heartbeat", "HeartbeatAck")
+_NOT_SHOWN = ("Heartbeat", "HeartbeatAck", "Beat")
 _LINES_SHOWN = 80
 
 
