@@ -44,10 +44,14 @@ class SessionPump:
         if self._is_dropped:
             await self._connection.close()
             return ENDED_HERE
-        reader = self._reader = asyncio.get_running_loop().create_task(self._read())
+        loop = asyncio.get_running_loop()
+        reader = self._reader = loop.create_task(self._read())
+        has_ended: asyncio.Future[None] = loop.create_future()
+        for end in (reader, self._written):
+            end.add_done_callback(lambda _: has_ended.done() or has_ended.set_result(None))  # type: ignore[func-returns-value]
         try:
             self._begin_to_write()
-            await asyncio.wait((reader, self._written), return_when=asyncio.FIRST_COMPLETED)
+            await has_ended
             if not reader.done():
                 # It knows how the connection ended. gRPC ends a call whose reader is cancelled, with all that is on its
                 # way either way: the other side ends it first, where it lives.
