@@ -43,6 +43,11 @@ class ResendBuffer(Generic[M]):
         return len(self._kept) - self._num_forgotten
 
     @property
+    def is_untouched(self) -> bool:
+        """Whether there never was a message."""
+        return not self._kept and not self._num_acknowledged
+
+    @property
     def has_unsent(self) -> bool:
         """Whether a message was not sent over the present connection."""
         return self._num_sent < len(self._kept) - self._num_forgotten
