@@ -1,1 +1,1 @@
-"""Collectives between the clients of a job, over a ring of links: peer i -> peer (i + 1) mod n."""
+"""Collectives between the clients of a job, over the ring of their links, or of a large job over its groups' rings."""

@@ -248,16 +248,6 @@ class ConnectRing(Struct, frozen=True):
     neighbours: tuple[MemberInfo, ...]
     roster: bytes = b""
 
-    @property
-    def left(self) -> MemberInfo:
-        """The left neighbour in the ring of the group."""
-        return self.neighbours[0]
-
-    @property
-    def right(self) -> MemberInfo:
-        """The right neighbour in the ring of the group."""
-        return self.neighbours[1]
-
 
 class Merge(Struct, frozen=True):
     """Merge the tables of all clients: answered by `Merged` or `MergeFailed`, or by `LinkBroken`."""

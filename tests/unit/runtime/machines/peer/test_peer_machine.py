@@ -186,7 +186,7 @@ def test_it_registers_as_soon_as_it_is_connected() -> None:
 def test_it_links_with_both_neighbours_once_the_job_has_formed() -> None:
     (effect,) = waiting().hear(FORMED)
     assert isinstance(effect, ev.ConnectRing)
-    assert (effect.left, effect.right, effect.epoch) == (MEMBERS[0], MEMBERS[2], 1)
+    assert (effect.neighbours, effect.epoch) == ((MEMBERS[0], MEMBERS[2]), 1)
 
 
 @pytest.mark.parametrize("devices_after", range(3))
