@@ -11,6 +11,9 @@ _PACES_OF_SILENCE = 4
 _SECONDS_PER_TEST = 0.06
 """Between two heartbeats of all the clients whose groups report for them: less than 20 a second."""
 
+_TIMEOUTS_PER_TEST = 2
+"""At least between two such heartbeats of a client: whoever is silent is found out by other means."""
+
 _MISSED_INTERVALS = 1.5
 """Heartbeat intervals in which a wave must have come: one is due by then, and half of one for its way."""
 
@@ -28,7 +31,7 @@ def patience(num_clients: int, interval: float, timeout: float) -> float:
 
 def test_period(num_clients: int, timeout: float) -> float:
     """Return the seconds between two heartbeats of a client whose group reports for it, which test its connection."""
-    return max(_SECONDS_PER_TEST * num_clients, timeout)
+    return max(_SECONDS_PER_TEST * num_clients, _TIMEOUTS_PER_TEST * timeout)
 
 
 def fallback_patience(interval: float, timeout: float) -> float:

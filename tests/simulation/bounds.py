@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bringup.runtime.machines.pacing import fallback_patience, test_period
+
 from .ground_truth import has_had_only, is_clean, is_dirty_throughout
 from .machine_runner import LATENESS_MAX
 
@@ -35,6 +37,7 @@ class _Doom:
     Attributes:
         witness: who has to be reached, too, for others to be told in time.
         is_silence: whether it is that nothing is heard any more.
+        is_alive: whether its neighbours hear it all the same.
     """
 
     job: Job
@@ -43,6 +46,7 @@ class _Doom:
     since: float
     what: str
     is_silence: bool
+    is_alive: bool
     holds: Callable[[], bool]
 
     @property
@@ -50,9 +54,17 @@ class _Doom:
         """The time within which silence must be told."""
         configs = [member.config for member in (self.culprit, *self.job.members.values())]
         timeouts = (config.heartbeat_timeout + config.heartbeat_interval for config in configs)
-        return (
-            max(timeouts) + _BEYOND_TIMEOUT + 4 * self.culprit.world.network.latency.worst + self.culprit.world.patience
-        )
+        world = self.culprit.world
+        seconds = max(timeouts) + _BEYOND_TIMEOUT + 4 * world.network.latency.worst + world.patience
+        return seconds + (_seconds_of_doubt(self.culprit) if self.is_alive else 0.0)
+
+
+def _seconds_of_doubt(process: Process) -> float:
+    """Return the time until a client finds out that it alone cannot reach the coordinator: its group reports for it."""
+    if not process.world.group_size:
+        return 0.0
+    interval, timeout = process.config.heartbeat_interval, process.config.heartbeat_timeout
+    return test_period(process.world.num_clients, timeout) + fallback_patience(interval, timeout) + 2 * interval
 
 
 def process_crashed(culprit: Process) -> None:
@@ -82,15 +94,22 @@ def link_broke(culprit: Process, neighbour: Process) -> None:
         _expect(culprit, 5 * culprit.world.network.latency.worst + _DOUBT, "lost a link", holds, witness=neighbour)
 
 
-def process_is_silent(culprit: Process, holds: Callable[[], bool], what: str) -> None:
-    """A process cannot be heard from now on; where that `holds` for long enough, all are told."""
+def process_is_silent(culprit: Process, holds: Callable[[], bool], what: str, *, is_alive: bool = False) -> None:
+    """A process cannot be heard from now on; where that `holds` for long enough, all are told.
+
+    Where it `is_alive`, its group hears it.
+    """
     if not culprit.wants_to_leave:
-        _expect(culprit, 0.0, what, holds, is_silence=True)
+        _expect(culprit, 0.0, what, holds, is_silence=True, is_alive=is_alive)
 
 
 def program_stalled(culprit: Process, timeout: float) -> None:
     """A program hangs from now on, which the coordinator is to report after `timeout` seconds."""
-    seconds = timeout + culprit.config.heartbeat_interval + 2 * culprit.world.network.latency.worst + LATENESS_MAX
+    interval = culprit.config.heartbeat_interval
+    seconds = timeout + interval + 2 * culprit.world.network.latency.worst + LATENESS_MAX
+    if culprit.world.group_size:
+        # What a wave is to tell is told directly where no wave comes around.
+        seconds += interval + fallback_patience(interval, culprit.config.heartbeat_timeout)
     _expect(culprit, seconds, "stalled")
 
 
@@ -152,12 +171,13 @@ def _expect(
     *,
     witness: Process | None = None,
     is_silence: bool = False,
+    is_alive: bool = False,
 ) -> None:
     if culprit.job is None or culprit.is_over:
         return
     clock = culprit.world.clock
     text = f"{culprit.name} {what} at {clock.now:.6f}"
-    doom = _Doom(culprit.job, culprit, witness or culprit, clock.now, text, is_silence, holds)
+    doom = _Doom(culprit.job, culprit, witness or culprit, clock.now, text, is_silence, is_alive, holds)
     clock.after(
         (doom.seconds_of_silence if is_silence else seconds) + culprit.world.patience, _check_first, culprit.world, doom
     )
@@ -196,5 +216,5 @@ def _nobody_is_untold(world: World, doom: _Doom, since: float) -> None:
         assert not is_clean(world, member, job.host, since), f"{doom.what}; {member.name} is not told by {now:.6f}"
         alone_since = max(since, member.heard_host_at)
         is_alone = is_dirty_throughout(world, member, job.host, alone_since)
-        is_long = now - alone_since >= doom.seconds_of_silence
+        is_long = now - alone_since >= doom.seconds_of_silence + _seconds_of_doubt(member)
         assert not is_alone or not is_long, f"{doom.what}; {member.name}, which hears nobody, goes on at {now:.6f}"

@@ -102,7 +102,7 @@ class CutOff:
             cuts.append(world.network.cut({self.client}, {COORDINATOR}, self.seconds))
         if self.way != "from it":
             cuts.append(world.network.cut({COORDINATOR}, {self.client}, self.seconds))
-        bounds.process_is_silent(victim, lambda: all(cut.until == EVER for cut in cuts), "cut off")
+        bounds.process_is_silent(victim, lambda: all(cut.until == EVER for cut in cuts), "cut off", is_alive=True)
         return True
 
 
@@ -278,6 +278,24 @@ class Overload:
         """See `Fault`."""
         host = world.current(COORDINATOR)
         if host is None or host.hosted is None or host.hosted.committed_at is not None or host.hosted.verdicts:
+            return False
+        host.lag = self.lag
+        host.overloads.append((world.clock.now, EVER))
+        world.clock.after(self.seconds, host.recover)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Starve:
+    """The coordinator's process handles its messages `lag` seconds late, while the job is up."""
+
+    lag: float
+    seconds: float
+
+    def strike(self, world: World) -> bool:
+        """See `Fault`."""
+        host = world.current(COORDINATOR)
+        if host is None or host.hosted is None or host.hosted.committed_at is None or host.hosted.verdicts or host.lag:
             return False
         host.lag = self.lag
         host.overloads.append((world.clock.now, EVER))

@@ -18,6 +18,9 @@ Interval = tuple[float, float]
 _LATE = 0.1
 """Seconds that timers, redials and a few messages within one process may add up to."""
 
+_LEADERS_SILENCE = 0.5
+"""Of the time-out, for which a leader may be cut off until its clients are heard, and hear, by themselves."""
+
 
 def clear_stretches(impairments: Iterable[Interval], since: float, until: float) -> Iterator[Interval]:
     """Yield the parts of a stretch of time in which nothing was impaired."""
@@ -57,6 +60,8 @@ def is_unheard_for_a_reason(
     hindered = [(begin, end + _LATE + 8 * latency.worst) for begin, end in client.dials.hindrances]
     unheard = [*stops, *redialled, *hindered, *((begin, end + hole + latency.resend) for begin, end, hole in cuts)]
     enough = config.heartbeat_interval + slack
+    if world.group_size:
+        enough += _LEADERS_SILENCE * config.heartbeat_timeout  # that may have been its leader's to use
     if any(end - begin > enough for begin, end in clear_stretches(unheard, since, now)):
         return False
     interval = client.config.heartbeat_interval

@@ -62,8 +62,7 @@ def waits_no_longer(process: Process, what: str, is_done: Callable[[], bool], si
 
 def _asked(world: World, job: Job, probe: ev.Probe) -> None:
     suspect = next(member for member in job.members.values() if member.incarnation == probe.incarnation)
-    beside = (job.members.get((suspect.client_id + way) % world.num_clients) for way in (-1, 1))
-    links = [suspect, *(member for member in beside if member is not None)]
+    links = [suspect, *(member for member in job.members.values() if suspect.client_id in member.neighbours)]
     is_troubled = any(
         world.network.is_link_troubled(p.client_id) or not p.is_listening or p.dials.hindrances for p in links
     )

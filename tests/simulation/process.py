@@ -211,6 +211,12 @@ class Process(OsProcess):
         return carrier is not None and carrier.sessions.carries(carrier)
 
     @property
+    def neighbours(self) -> set[int]:
+        """The clients at the other ends of its links."""
+        places = () if self.ring_end is None else self.ring_end.places.values()
+        return {member.client_id for place in places for member in (place.left, place.right)}
+
+    @property
     def wants_to_leave(self) -> bool:
         """Whether its user wants to shut down."""
         return self.leave_wished_at is not None

@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field, replace
 
+from bringup.runtime.machines.groups import Groups
 from bringup.runtime.machines.phases import Phase
 from bringup.transport.attempts import TroubleKind
 
 from . import faults
 from .dialling import SLOWLY, SWALLOWED
 from .faults import Fault
+from .group_faults import GroupFaults, draw_group_size
 from .network import EVER, LAN, Latency
 
 _LATENCIES = (
@@ -23,6 +25,12 @@ _LATENCIES = (
 )
 _PHASES = (Phase.RENDEZVOUS, Phase.DEVICES, Phase.RING, Phase.MERGE, Phase.COMMIT, Phase.READY, Phase.LEAVING)
 _TROUBLES = (TroubleKind.UNANSWERED, TroubleKind.REFUSED, TroubleKind.BROKEN, SLOWLY, SWALLOWED)
+_GROUP_FAULTS_SHARE = 0.6
+"""Of the jobs with several groups, to which something happens that concerns these."""
+
+_LIVES_FOR = 6.0
+"""Time-outs for which such a job goes on: it is to find out what its groups hide."""
+
 _WEIGHTS = (2, 1, 2, 2, 2, 6, 2)
 
 
@@ -173,7 +181,15 @@ class Scenario:
 def draw(seed: int, num_clients: int, group_size: int | None = None) -> Scenario:
     """Return the scenario of a seed; its groups are drawn, too, unless their size is given."""
     scenario = _Draw(random.Random(f"scenario {seed}"), seed, num_clients).scenario
-    scenario.group_size = group_size or 0
+    rng = random.Random(f"groups {seed}")
+    drawn = draw_group_size(rng, num_clients)
+    scenario.group_size = drawn if group_size is None else group_size
+    groups = Groups(num_clients, scenario.group_size)
+    if len(groups.leaders) > 1 and rng.random() < _GROUP_FAULTS_SHARE:
+        scenario.steps += (Step("life of the groups", _LIVES_FOR * scenario.heartbeat_timeout, None),)
+        first = rng.randrange(num_clients)
+        for after, fault in GroupFaults(rng, groups, scenario.heartbeat_timeout).draw():
+            scenario.plan.append(Planned(Moment(Phase.READY, first, after), fault))
     return scenario
 
 
@@ -441,5 +457,5 @@ _DRAWS = {
     "Garble": (_Draw.garble, 3),
     "DisputedCore": (_Draw.dispute, 1),
 }
-KINDS = (*_DRAWS, "Stay", "Early", "Traffic", "Strict")
+KINDS = (*_DRAWS, "Starve", "Stay", "Early", "Traffic", "Strict")
 """The faults by their names, and the defects that a job has from the beginning."""

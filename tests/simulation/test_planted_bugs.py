@@ -18,6 +18,7 @@ from bringup.runtime.machines.coordinator import events as ev
 from bringup.runtime.machines.coordinator import machine as coordinator
 from bringup.runtime.machines.coordinator import suspicion as suspicions
 from bringup.runtime.machines.coordinator.commit import CommitVote
+from bringup.runtime.machines.coordinator.group_reports import GroupReports
 from bringup.runtime.machines.coordinator.machine import CoordinatorMachine
 from bringup.runtime.machines.coordinator.members import Members
 from bringup.runtime.machines.coordinator.stragglers import Stragglers
@@ -28,10 +29,12 @@ from bringup.runtime.machines.kv.store import StoreMachine
 from bringup.runtime.machines.kv.watches import Watches
 from bringup.runtime.machines.peer import machine as peer
 from bringup.runtime.machines.peer.coordinator_watch import CoordinatorWatch
+from bringup.runtime.machines.peer.group_watch import GroupWatch
 from bringup.runtime.machines.peer.machine import PeerMachine
 from bringup.runtime.machines.peer.program import OwnProgram, place_of
 from bringup.runtime.machines.preemption import NO_STEP, PreemptionAgreement, PreemptionPoint
 from bringup.runtime.machines.roster import Roster
+from bringup.runtime.machines.service_machine import ServiceMachine
 from bringup.runtime.machines.session.resend_buffer import ResendBuffer
 from bringup.transport import attempts
 from bringup.transport.attempts import Goal, NameRecord, TroubleKind
@@ -268,7 +271,7 @@ def forget_to_tell_what_a_delete_takes_along(patch: pytest.MonkeyPatch) -> None:
 
 def take_leavers_for_alive(patch: pytest.MonkeyPatch) -> None:
     """A client that is shutting down is still listed among those that are there."""
-    patch.setattr(CoordinatorMachine, "live", lambda self: [member.client_id for member in self._members])
+    patch.setattr(ServiceMachine, "_live", lambda self: (0, self.num_clients - 1))
 
 
 def place_the_point_elsewhere(patch: pytest.MonkeyPatch) -> None:
@@ -303,10 +306,75 @@ def take_a_late_registration_for_a_new_one(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CoordinatorMachine, "_register_again", register_again)
 
 
+def forget_to_hand_over(patch: pytest.MonkeyPatch) -> None:
+    """A client the waves of which have stopped stays silent, as if its group could still report for it."""
+    shipped = GroupWatch.heartbeat_due
+
+    def heartbeat_due(self: Any, sent_at: float) -> float:
+        self._is_silent, self._came_at = True, float("inf")
+        return shipped(self, sent_at)
+
+    patch.setattr(GroupWatch, "heartbeat_due", heartbeat_due)
+
+
+def hide_a_silence_in_a_report(patch: pytest.MonkeyPatch) -> None:
+    """A leader reports the last wave that came around again and again, as if it had just come."""
+    shipped = GroupWatch.report
+
+    def report(self: Any, now: float) -> Any:
+        self.planted = shipped(self, now) or getattr(self, "planted", ())
+        return tuple(replace(report, age=0.0) for report in self.planted)
+
+    patch.setattr(GroupWatch, "report", report)
+
+
+def vouch_for_a_wave_that_has_not_come_around(patch: pytest.MonkeyPatch) -> None:
+    """A leader takes a wave for complete as soon as it has begun."""
+    shipped = GroupWatch.begin
+
+    def begin(self: Any, place: Any, now: float) -> Any:
+        beat = shipped(self, place, now)
+        self._come_around(beat, now)
+        return beat
+
+    patch.setattr(GroupWatch, "begin", begin)
+
+
+def vouch_for_whom_the_coordinator_does_not_answer(patch: pytest.MonkeyPatch) -> None:
+    """A client that alone cannot reach the coordinator passes waves on, and believes what its leader hears."""
+    shipped = CoordinatorWatch.told
+
+    def told(self: Any, coordinator_age: float, answered_age: float, now: float) -> None:
+        shipped(self, coordinator_age, -1.0, now)
+
+    patch.setattr(CoordinatorWatch, "told", told)
+
+
+def ask_nobody_whose_leader_is_silent(patch: pytest.MonkeyPatch) -> None:
+    """A group the leader of which cannot reach the coordinator is taken for silent as a whole."""
+    patch.setattr(GroupReports, "to_ask", lambda self, now: [])
+
+
+def lose_a_starved_coordinator(patch: pytest.MonkeyPatch) -> None:
+    """That its process answers counts for nothing once the job is up."""
+    shipped = CoordinatorWatch.answered
+
+    def answered(self: Any, now: float, *, is_alive: bool) -> None:
+        shipped(self, now, is_alive=is_alive and not self._is_up)
+
+    patch.setattr(CoordinatorWatch, "answered", answered)
+
+
 PLANTED: dict[Planting, int] = {
+    forget_to_hand_over: 122,
+    hide_a_silence_in_a_report: 53,
+    vouch_for_a_wave_that_has_not_come_around: 28,
+    vouch_for_whom_the_coordinator_does_not_answer: 228,
+    ask_nobody_whose_leader_is_silent: 4,
+    lose_a_starved_coordinator: 202,
     take_a_late_registration_for_a_new_one: 285,
     release_a_barrier_early: 0,
-    read_what_was: 3,
+    read_what_was: 23,
     forget_to_tell_what_a_delete_takes_along: 75,
     take_leavers_for_alive: 15,
     place_the_point_elsewhere: 139,

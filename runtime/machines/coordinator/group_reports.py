@@ -7,11 +7,13 @@ from collections.abc import Iterable
 from ....transport.wire.messages import GroupReport
 from ..detector import Detector
 from ..groups import Groups
-from ..id_ranges import COORDINATOR
 
 _PATIENCE_SHARE = 0.5
 """Of the time-out, for which a leader may be silent before its clients are asked: they answer well before silence of
 theirs is judged. Where the leader is dead or stopped, they have found out themselves by then."""
+
+_LOOKS = 4
+"""At all leaders in that time."""
 
 
 class GroupReports:
@@ -24,14 +26,15 @@ class GroupReports:
         groups: the division of the job.
         detector: which judges silence.
         timeout: `heartbeat_timeout`.
+        now: the time.
     """
 
-    def __init__(self, groups: Groups, detector: Detector, timeout: float) -> None:
+    def __init__(self, groups: Groups, detector: Detector, timeout: float, now: float) -> None:
         self._groups = groups
         self._leaders = frozenset(groups.leaders) if len(groups.leaders) > 1 else frozenset()
         self._detector = detector
         self._patience = _PATIENCE_SHARE * timeout
-        self._looked_at: float | None = None
+        self._look_due = now + self._patience / _LOOKS
         self._asked: set[int] = set()
 
     @property
@@ -40,14 +43,9 @@ class GroupReports:
         return bool(self._leaders)
 
     def told_first(self, culprits: Iterable[int]) -> list[int]:
-        """Return the clients that are told of an end first: they tell the others, but for what the culprits would.
-
-        Client 0 tells its neighbour only after it has told all clients as the coordinator.
-        """
-        if not self._leaders:
-            return []
-        beyond = (self._groups.neighbours_of(client_id)[0] for client_id in (COORDINATOR, *culprits))
-        return [*self._groups.leaders, *beyond]
+        """Return the clients that are told of an end first: they tell the others, but for what the culprits would."""
+        beyond = [self._groups.neighbours_of(culprit)[0] for culprit in culprits] if self._leaders else []
+        return [*(self._groups.leaders if self._leaders else ()), *beyond]
 
     def clients_of(self, leader: int) -> range:
         """Return the clients of the group that a client leads; none where it leads none of several."""
@@ -63,13 +61,13 @@ class GroupReports:
 
     def to_ask(self, now: float) -> list[int]:
         """Return the clients to be asked for heartbeats: once where their leader is silent, until it is heard again."""
-        if not self._leaders or (self._looked_at is not None and now < self._looked_at + self._patience / 4):
+        if not self._leaders or now < self._look_due:
             return []
-        self._looked_at = now
+        self._look_due = now + self._patience / _LOOKS
         late = {c for c in self._groups.leaders if self._detector.unheard(c, now) >= self._patience}
         asked, self._asked = self._asked, late
         return [client_id for leader in sorted(late - asked) for client_id in self.clients_of(leader)[1:]]
 
     def deadline(self) -> float | None:
         """Return when to look at the leaders next."""
-        return None if not self._leaders or self._looked_at is None else self._looked_at + self._patience / 4
+        return self._look_due if self._leaders else None

@@ -102,7 +102,7 @@ class CoordinatorMachine:
         interval, timeout = config.heartbeat_interval, config.heartbeat_timeout
         self._interval = pace(config.num_clients, interval)
         self._detector = Detector(patience(config.num_clients, interval, timeout), self._interval)
-        self._reports = GroupReports(self._groups, self._detector, config.heartbeat_timeout)
+        self._reports = GroupReports(self._groups, self._detector, timeout, 0.0)
         self._lag = Lag()
         self._suspicions = Suspicions()
         self._stragglers = Stragglers(config.stall_timeout)
@@ -243,7 +243,7 @@ class CoordinatorMachine:
         effects: Effects = [ev.SendTo((session,), self.welcome)]
         if self._members.are_complete:
             self._state = _State.BRINGING_UP
-            effects += self._announce()
+            effects += self._announce(now)
         return effects
 
     def _register_again(self, member: MemberState, session: int, attempt: int, now: float) -> Effects:
@@ -437,12 +437,12 @@ class CoordinatorMachine:
     def _to_all(self, message: Commit | Verdict | StepQuery | SyncPoint | Leaving) -> ev.SendTo:
         return ev.SendTo(self._members.sessions, message)
 
-    def _announce(self) -> Effects:
+    def _announce(self, now: float) -> Effects:
         """Tell all that the job has formed, each its place in it."""
         self._roster = self._members.roster()
         hostnames = [self._members[client_id].register.hostname for client_id in range(self.config.num_clients)]
         self._groups = Groups(self.config.num_clients, self.config.group_size, hostnames)
-        self._reports = GroupReports(self._groups, self._detector, self.config.heartbeat_timeout)
+        self._reports = GroupReports(self._groups, self._detector, self.config.heartbeat_timeout, now)
         return [ev.SendTo((member.session,), self._formed_for(member)) for member in self._members]
 
     def _formed_for(self, member: MemberState) -> Formed:

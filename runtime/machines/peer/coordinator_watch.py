@@ -174,6 +174,15 @@ class CoordinatorWatch:
         """Return when to register over another connection."""
         return None if self.is_hosted else self._registered_at + self._registration_patience
 
+    def doubt_due(self) -> float | None:
+        """Return when to send a heartbeat although another client reports for this one; `None` while one is unanswered.
+
+        The leader hears nothing then: the coordinator does not run, or the leader cannot reach it.
+        """
+        if self._unanswered_since is not None:
+            return None
+        return max(self._heard_at, self._alive_at, self._told_at) + self._timeout / 2
+
     def verdict_due(self, now: float) -> float:
         """Return until when it may take the coordinator to decide what became of a client."""
         return now + self._timeout + 2 * self.interval + _GRACE

@@ -10,6 +10,7 @@ from ....transport.wire.messages import (
     ClientMessage,
     CoordinatorMessage,
     GroupPlace,
+    KindRun,
     Leaver,
     MemberInfo,
     PreemptionNotice,
@@ -263,6 +264,7 @@ class Up(Struct, frozen=True):
     epoch: int
     members: Roster
     table: CoreTable
+    kinds: tuple[KindRun, ...]
     slowest: tuple[Span, ...]
     has_services: bool = True
 

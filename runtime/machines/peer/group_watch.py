@@ -72,7 +72,8 @@ class GroupWatch:
         self._report_due = self._next_wave + _LATEST_REPORT * interval
         self._complete_at = now if not self._leads else None  # that is when the watch began, at first
         self._came_at = now
-        self._is_whole = True
+        self._is_silent = True
+        self._spoke_at = now
         self._test_period = test_period(config.num_clients, timeout)
         self._first_test = now + self._test_period * config.client_id / config.num_clients
 
@@ -108,8 +109,11 @@ class GroupWatch:
             self._complete_at = now - beat.complete_age
         assert self._complete_at is not None
         is_informed = self._view.told_by(beat, now)
-        self._is_whole = is_informed and now - self._complete_at <= self._patience
         self._coordinator.told(beat.coordinator_age, beat.answered_age, now)
+        was_silent = self._is_silent
+        self._is_silent = is_informed and now - self._complete_at <= self._patience and not self._coordinator.is_doubted
+        if was_silent and not self._is_silent:
+            self._spoke_at = now
         # Whoever passes it on says that the coordinator can hear this client, too.
         return None if self._coordinator.is_doubted else self._marked(beat, place)
 
@@ -137,11 +141,12 @@ class GroupWatch:
         if self._leads:
             return self._report_due
         direct = sent_at + self._interval
-        if self._coordinator.is_doubted or not self._is_whole:
-            return direct
+        if not self._is_silent:
+            return max(direct, self._spoke_at)  # never in the past: it would look as if this client had not run
         num_tests = max(math.floor((sent_at - self._first_test) / self._test_period) + 1, 0)
         test = self._first_test + num_tests * self._test_period
-        return min(test, max(direct, self._came_at + self._patience))
+        doubt = self._coordinator.doubt_due()
+        return min(test, max(direct, self._came_at + self._patience), test if doubt is None else max(direct, doubt))
 
     def _marked(self, beat: Beat, place: Place) -> Beat:
         return beat if place[0] < 0 else with_mark(beat, StepMark(self._client_id, *place))

@@ -1,0 +1,73 @@
+"""Clients that the coordinator hears through the leaders of their groups."""
+
+from __future__ import annotations
+
+from bringup.runtime.machines.coordinator.group_reports import GroupReports
+from bringup.runtime.machines.detector import Detector
+from bringup.runtime.machines.groups import Groups
+from bringup.transport.wire.messages import GroupReport
+
+N = 9
+GROUPS = Groups(N, 3)
+
+
+def reports() -> tuple[GroupReports, Detector]:
+    detector = Detector(10.0, 1.0)
+    detector.awake(0.0)
+    for client_id in range(N):
+        detector.heard(client_id, 0.0)
+    return GroupReports(GROUPS, detector, 10.0, 0.0), detector
+
+
+def test_a_report_counts_the_group_as_heard_when_the_wave_began() -> None:
+    told, detector = reports()
+    detector.forget(5)  # it has left
+    told.take(3, (GroupReport(0.5),), 4.0)
+    told.take(7, (GroupReport(0.5),), 4.0)
+    ages = dict(detector.overdue(5.0, 0.0, N))
+    assert ages == {0: 5.0, 1: 5.0, 2: 5.0, 3: 1.5, 4: 1.5, 6: 5.0, 7: 5.0, 8: 5.0}, "client 7 leads no group"
+
+
+def test_a_group_whose_leader_is_silent_is_asked_once() -> None:
+    told, detector = reports()
+    assert told.deadline() == 1.25
+    assert told.to_ask(1.25) == []
+    for second in range(2, 5):
+        detector.awake(float(second))
+        for leader in (0, 6):
+            detector.heard(leader, float(second))
+    assert told.to_ask(4.9) == []
+    detector.awake(5.0)
+    assert told.to_ask(5.5) == [], "it looks now and then"
+    assert told.to_ask(6.25) == [4, 5]
+    assert told.to_ask(7.5) == []
+    detector.heard(3, 8.0)
+    detector.heard(0, 8.0)
+    detector.heard(6, 8.0)
+    assert told.to_ask(9.0) == []
+    for second in (7.0, 9.0, 11.0, 13.0):
+        detector.awake(second)
+    assert told.to_ask(13.0) == [1, 2, 4, 5, 7, 8], "it is silent again"
+
+
+def test_a_coordinator_that_did_not_run_asks_nobody() -> None:
+    told, detector = reports()
+    detector.awake(60.0)
+    assert told.to_ask(60.0) == []
+    detector.awake(62.0)
+    detector.awake(64.0)
+    assert told.to_ask(64.9) == []
+
+
+def test_leaders_are_told_of_an_end_first_and_whom_the_culprits_would_tell() -> None:
+    told, _ = reports()
+    assert told.told_first([4, 6]) == [0, 3, 6, 3, 8]
+
+
+def test_a_small_job_has_no_leaders() -> None:
+    told = GroupReports(Groups(N), Detector(10.0, 1.0), 10.0, 0.0)
+    assert not told.are_used
+    assert told.told_first([4]) == []
+    assert told.clients_of(0) == range(0)
+    assert told.to_ask(100.0) == []
+    assert told.deadline() is None
