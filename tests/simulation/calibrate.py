@@ -210,7 +210,9 @@ class _Client:
         self._heard = 0
 
     async def register(self) -> None:
-        self.connection, _ = await open_connection(Names(), self._address, INSECURE, lambda text: None, expected=False)
+        self.connection, _ = await open_connection(
+            Names(), self._address, INSECURE, lambda text: None, expected=False, num_clients=_CLIENTS
+        )
         await self.connection.send(OpenSession(self._client_id + 1, 0, is_new=True))
         await self.connection.send(_register(self._client_id))
         await self.hear(Formed)
