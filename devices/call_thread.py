@@ -64,6 +64,13 @@ class _Call(Generic[T]):
         self.name = name
         self.function = function
         self.future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self.has_expired = False
+
+    def expire(self) -> None:
+        """Ignore the outcome, unless it is there: its time is over."""
+        if not self.future.done():
+            self.has_expired = True
+            self.future.cancel()
 
     def deliver(self, result: Any = None, error: Exception | None = None) -> bool:
         """Hand the outcome over, from any thread; false if the event loop is closed. Late outcomes are ignored."""
@@ -140,19 +147,21 @@ class CallThread:
         """
         call = _Call(name, function)
         self._submit(call)
+        expiry = call.future.get_loop().call_later(timeout, call.expire)
         try:
-            await asyncio.wait({call.future}, timeout=timeout)
+            return await call.future
         except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if call.has_expired and not (task is not None and task.cancelling()):
+                running = self._running
+                behind = f" (it waited behind {running})" if running and running != name else ""
+                raise self._abandon(f"{name} did not return within {timeout:g} s{behind}") from None
             # Its devices must not stay up: nobody will see the result.
             call.drop()
             self.close_soon(f"{name} was cancelled")
             raise
-        if not call.future.done():
-            call.drop()
-            running = self._running
-            behind = f" (it waited behind {running})" if running and running != name else ""
-            raise self._abandon(f"{name} did not return within {timeout:g} s{behind}")
-        return call.future.result()
+        finally:
+            expiry.cancel()
 
     def close_soon(self, reason: str) -> None:
         """Refuse further calls for this reason, and let the thread end after the running one."""

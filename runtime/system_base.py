@@ -74,7 +74,7 @@ class SystemFacts:
     @cached_property
     def devices(self) -> tuple[Device, ...]:
         """All devices of the job, in client order, then local order."""
-        return devices_of(self._up.table, self._up.kinds, self.device_type, self.job_name)
+        return devices_of(self._up.table, self.device_type, self.job_name)
 
     @cached_property
     def local_devices(self) -> tuple[Device, ...]:
@@ -134,7 +134,11 @@ class SystemFacts:
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """All clients of the job, as this client knows them, or last knew them before the end of the job."""
+        """All clients of the job, as this client knows them, or last knew them before the end of the job.
+
+        Their names and addresses are on every client when `initialize()` returns. They are decoded by the first use,
+        which takes 5 ms in a job of 10,000 clients.
+        """
         machine = self._peer.machine
         now = self._peer.clock()
         members: list[Member] = []

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..devices.base import CoreLocation
-from ..transport.wire.messages import KindRun
 from .machines.core_table import CoreTable
 from .machines.phases import Phase
 
@@ -47,14 +45,16 @@ class Member:
         hostname: the host it runs on.
         pid: its process there.
         incarnation: 64 random bits, drawn when it started.
-        phase: the phase it last reported; `failed` where it failed, and the job with it.
+        phase: `ready` in a job that is up, `leaving` once it shuts down, `closed` after all have; `failed` where it
+            failed, and the job with it. This client's own is exact.
         health: `healthy`, or the defect of its devices, or its failure.
         is_healthy: whether it has neither.
         last_heartbeat_age: seconds since its last heartbeat known to this client; exact to a heartbeat interval.
         step: the last step that its program reported (`report_progress`), or `None`. In a job of more than 16 clients
             only the steps of those furthest behind are current.
         step_age: seconds since that report.
-        reconnects: the number of its connections to the coordinator that broke and were restored in time.
+        reconnects: the number of its connections to the coordinator that broke and were restored in time. Where very
+            many clients change at once, changes of this and of health are known after some heartbeats: 64 with each.
     """
 
     client_id: int
@@ -108,9 +108,9 @@ class KeyChange:
     revision: int
 
 
-def devices_of(table: CoreTable, kinds: Sequence[KindRun], device_type: str, job_name: str) -> tuple[Device, ...]:
-    """Return the devices of a merged table; `kinds` covers its rows in order."""
-    kind_of = itertools.chain.from_iterable(itertools.repeat(run.kind, run.count) for run in kinds)
+def devices_of(table: CoreTable, device_type: str, job_name: str) -> tuple[Device, ...]:
+    """Return the devices of a merged table."""
+    kind_of = itertools.chain.from_iterable(itertools.repeat(run.kind, run.count) for run in table.kinds.runs)
     owners = ((client_id, index) for client_id, count in enumerate(table.counts.tolist()) for index in range(count))
     return tuple(
         Device(

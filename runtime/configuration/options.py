@@ -77,7 +77,7 @@ class Options:
             before it counts as failed. `None`, for ever: only the program knows how long a step takes. Client 0's
             counts.
         group_size: the clients of a group, about, in which a large job merges and watches; 0 for no groups. `None`: in
-            a job of at least 256 the square root of its clients, as rounds through all of them take long. Client 0's
+            a job of at least 128 the square root of its clients, as rounds through all of them take long. Client 0's
             counts.
         kv_max_bytes: the bound on keys and values of the key-value store, in bytes. 1 GiB, of the memory of client 0,
             whose option counts.

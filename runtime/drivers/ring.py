@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...devices.base import LocalDevice
 from ...errors import BringupError
 from ...transport.addresses import Address
@@ -18,8 +20,9 @@ from ...transport.collectives.neighbours import Neighbours, RingBrokenError
 from ...transport.collectives.ring import Ring
 from ...transport.ports import ConnectionClosedError, Link, LinkIdentity, LinkListener, Network
 from ...transport.wire.messages import MemberInfo
-from ..machines.core_table import CoreTable, counts_of, own_entry, own_rows, shared_device, table_of
+from ..machines.core_table import CoreTable, counts_of, own_entry, own_rows, shared_device, shares_of, table_of
 from ..machines.device_claims import own_claims, shared_error
+from ..machines.device_kinds import own_kinds
 from ..machines.failure_errors import collective_without
 from ..machines.id_ranges import COORDINATOR
 from ..machines.peer import events as ev
@@ -127,20 +130,25 @@ class RingDriver:
     async def _merge(self, devices: Sequence[LocalDevice], device_type: str) -> CoreTable:
         """Return the job's table of devices, the same on every client.
 
-        Where two clients have brought up the same device, a third all-reduce tells all clients its name and hosts.
+        Another all-reduce tells the kinds of the devices, where not all clients have the same; and another the name and
+        the hosts of a device that two clients have brought up.
 
         Raises:
             TopologyError: the merged table is not sound, or two clients have brought up the same device.
             CollectiveMismatchError: the clients disagree on the number of devices.
         """
-        own, all_reduce = self._config, self.ring.all_reduce
-        entries = await all_reduce(own_entry(own.client_id, own.num_clients, device_type, len(devices)))
+        own, all_reduce, kinds = self._config, self.ring.all_reduce, own_kinds(devices)
+        entries = await all_reduce(own_entry(own.client_id, own.num_clients, device_type, len(devices), kinds))
         counts = counts_of(entries, allow_empty=own.allow_empty)
         rows = await all_reduce(own_rows(own.client_id, counts, devices, share_devices=own.share_devices))
         if (shared := shared_device(counts, rows)) is not None:
             claims = await all_reduce(own_claims(own.client_id, own.hostname, devices, shared))
             raise shared_error(shared, claims)
-        return table_of(counts, rows)
+        shares = shares_of(entries)
+        distinct = np.frombuffer(kinds, np.uint8)
+        if not shares.are_equal:
+            distinct = await all_reduce(shares.own_share(own.client_id, kinds))
+        return table_of(counts, rows, shares.kinds(distinct))
 
     def stop_after(self, leaver: Callable[[], MemberInfo], collectives: int) -> None:
         """Fail the collectives beyond those of a leaving client; the job goes on."""

@@ -19,6 +19,7 @@ from ...devices.base import CoreLocation, LocalDevice
 from ...devices.topology.coordinates import owner
 from ...errors import TopologyError
 from .device_claims import FINGERPRINT_COLUMNS, Shared, all_different, find_shared, hash_of
+from .device_kinds import KIND_COLUMNS, DeviceKinds, KindShares, columns_of
 from .id_ranges import name_ids
 
 Int32Array = npt.NDArray[np.int32]
@@ -31,6 +32,9 @@ _COLUMNS = _SHARES + 1
 _TYPE_BYTES_MAX = 16
 """Of a device type's name: longer names are compared by their beginning, and the merge stays one small message."""
 
+_TYPE = slice(1, 1 + _TYPE_BYTES_MAX // 4)
+_KINDS = slice(_TYPE.stop, _TYPE.stop + KIND_COLUMNS)
+
 _ID_MAX = _PLACES_MAX = np.iinfo(np.int32).max
 
 
@@ -42,25 +46,38 @@ class CoreTable:
         counts: int32 `[n]`, devices of each client.
         core_ids: int32 `[D]`, read-only.
         locations: int32 `[D, 4]` (x, y, z, core), or `None` where devices have no location.
-        digest: equal on two clients if and only if all of the above is.
+        digest: equal on two clients if and only if all of the above is, and the kinds are.
+        kinds: of all devices.
     """
 
     counts: Int32Array
     core_ids: Int32Array
     locations: Int32Array | None
     digest: bytes
+    kinds: DeviceKinds
 
     def location(self, row: int) -> CoreLocation | None:
         """Return the location of the device in row `row`."""
         return None if self.locations is None else CoreLocation(*map(int, self.locations[row]))
 
 
-def own_entry(client_id: int, num_clients: int, device_type: str, num_devices: int) -> Int32Array:
-    """Return this client's part of the first merge: int32 `[num_clients, 5]`, its count and its type's name."""
-    entries = np.zeros((num_clients, 1 + _TYPE_BYTES_MAX // 4), np.int32)
+def own_entry(client_id: int, num_clients: int, device_type: str, num_devices: int, kinds: bytes) -> Int32Array:
+    """Return this client's part of the first merge: int32 `[num_clients, 8]`: count, name of the type, kinds."""
+    entries = np.zeros((num_clients, _KINDS.stop), np.int32)
     entries[client_id, 0] = num_devices
-    entries[client_id, 1:] = np.frombuffer(device_type.encode()[:_TYPE_BYTES_MAX].ljust(_TYPE_BYTES_MAX, b"\0"), "<i4")
+    name = device_type.encode()[:_TYPE_BYTES_MAX].ljust(_TYPE_BYTES_MAX, b"\0")
+    entries[client_id, _TYPE] = np.frombuffer(name, "<i4")
+    entries[client_id, _KINDS] = columns_of(kinds)
     return entries
+
+
+def shares_of(entries: Int32Array) -> KindShares:
+    """Return how the kinds of the devices are to be merged.
+
+    Raises:
+        TopologyError: see `KindShares`.
+    """
+    return KindShares(entries[:, _KINDS])
 
 
 def counts_of(entries: Int32Array, *, allow_empty: bool = False) -> Int32Array:
@@ -70,7 +87,7 @@ def counts_of(entries: Int32Array, *, allow_empty: bool = False) -> Int32Array:
         TopologyError: the clients have different types of devices, told apart by the first 16 bytes of their names; or
             one has none; or, with `allow_empty`, all have none.
     """
-    _check_types(entries[:, 1:])
+    _check_types(entries[:, _TYPE])
     counts = entries[:, 0].copy()
     empty = np.flatnonzero(counts == 0)
     if empty.size == counts.size:
@@ -131,8 +148,8 @@ def shared_device(counts: Int32Array, rows: Int32Array) -> Shared | None:
     return find_shared(counts, rows[:, _FINGERPRINT], rows[:, _SHARES] == 1)
 
 
-def table_of(counts: Int32Array, rows: Int32Array) -> CoreTable:
-    """Return the table of the merged `rows`.
+def table_of(counts: Int32Array, rows: Int32Array, kinds: DeviceKinds) -> CoreTable:
+    """Return the table of the merged `rows`; `kinds` are those of all devices.
 
     Raises:
         TopologyError: a slot was not written exactly once, or ids or locations are not unique; names the clients.
@@ -146,12 +163,13 @@ def table_of(counts: Int32Array, rows: Int32Array) -> CoreTable:
         )
     _check_unique(counts, rows[:, [_CORE_ID]], "core id")
     locations = _locations(counts, rows)
-    digest = hashlib.blake2b(counts.astype("<i4").tobytes() + rows.astype("<i4").tobytes(), digest_size=16).digest()
+    merged = [part.astype("<i4").tobytes() for part in (counts, rows, kinds.which)]
+    digest = hashlib.blake2b(b"".join([*merged, kinds.data]), digest_size=16).digest()
     core_ids = rows[:, _CORE_ID].copy()
     for array in (core_ids, locations):
         if array is not None:
             array.flags.writeable = False
-    return CoreTable(counts, core_ids, locations, digest)
+    return CoreTable(counts, core_ids, locations, digest, kinds)
 
 
 def _locations(counts: Int32Array, rows: Int32Array) -> Int32Array | None:

@@ -12,8 +12,14 @@ from collections.abc import Sequence
 
 from ...transport.wire.messages import GroupPlace
 
-GROUPS_FROM = 256
-"""Clients from which on a job is divided."""
+GROUPS_FROM = 128
+"""Clients from which on a job is divided.
+
+With 75 us for a client to take a message and pass it on, and as much for a network, the merge of n clients takes 3 n of
+150 us in one ring: 60 ms for 128, and 10 ms in groups, which they notice in a bring-up of some 0.2 s. Of 64 clients it
+saves 20 ms. On one machine of two processors the merge of 64 takes 40 ms and 30, that of 128 clients 90 and 50, that of
+512 340 and 250. Watched through groups, 128 idle clients take 1.8 % of client 0's processor instead of 3.7 %.
+"""
 
 GROUP_SIZE_MIN = 2
 """Clients of the smallest group: a ring."""

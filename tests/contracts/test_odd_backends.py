@@ -25,9 +25,7 @@ from bringup.devices.isolation.backend import IsolatedBackend
 from bringup.devices.sim.backend import SimBackend
 from bringup.devices.thread import BackendThread
 from bringup.errors import DeviceInitializationError, PeerFailedError
-from bringup.runtime.machines.id_ranges import runs_of
-from bringup.transport.wire.control import CLIENT_MESSAGE_BYTES_MAX, encode
-from bringup.transport.wire.messages import Ready
+from bringup.runtime.machines.device_kinds import own_kinds
 
 from .odd_answers import ANSWERS, ERRORS, OddBackend
 from .peers import job_of_peers
@@ -145,8 +143,7 @@ def test_the_kinds_of_a_client_fit_into_what_it_tells() -> None:
     for length in (1, 256):
         kinds = [("a" if index % 2 else "b") * length for index in range(KINDS_BYTES_MAX // (length + 16))]
         devices = checked_devices(map(LocalDevice, kinds))
-        runs = runs_of(device.kind for device in devices)
-        assert len(encode(Ready(b"d" * 16, runs, ()))) < CLIENT_MESSAGE_BYTES_MAX - 2**16
+        assert len(own_kinds(devices)) < KINDS_BYTES_MAX + 16
         with pytest.raises(OddAnswerError, match="a kind is the name of a model"):
             checked_devices(map(LocalDevice, [*kinds, "c" * 256]))
     assert len(checked_devices([LocalDevice("k" * 256)] * DEVICES_MAX)) == DEVICES_MAX

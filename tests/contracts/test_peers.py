@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import threading
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
+from bringup.devices.base import LocalDevice
 from bringup.devices.sim.slice import SimSlice, default_shape
 from bringup.errors import (
     BarrierTimeoutError,
@@ -20,6 +23,8 @@ from bringup.errors import (
     RendezvousTimeoutError,
     TopologyError,
 )
+from bringup.runtime.drivers.ring import RingDriver
+from bringup.runtime.machines.core_table import CoreTable
 
 from .peers import JobOfPeers, job_of_peers
 from .places import Place
@@ -56,6 +61,26 @@ async def test_all_come_up_with_equal_tables_and_leave(place: Place, size: int, 
         assert [member.client_id for member in ups[-1].members] == list(range(size))
         assert await job.leave() == [()] * size
     assert threading.active_count() <= before + 1  # gRPC has one of its own, from its first use on
+
+
+@pytest.mark.parametrize("group_size", GROUP_SIZES)
+async def test_different_kinds_of_devices_are_known_to_all(
+    place: Place, group_size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped = RingDriver._merge
+
+    async def merge(self: RingDriver, devices: Sequence[LocalDevice], device_type: str) -> CoreTable:
+        named = [dataclasses.replace(each, kind=f"model {self._config.client_id % 3}") for each in devices]
+        return await shipped(self, named, device_type)
+
+    monkeypatch.setattr(RingDriver, "_merge", merge)
+    async with job_of_peers(place, N, group_size=group_size) as job:
+        job.start()
+        ups = await job.ups()
+        assert len({up.table.digest for up in ups}) == 1
+        for up in ups:
+            assert [run.kind for run in up.table.kinds.runs] == [f"model {client_id % 3}" for client_id in range(N)]
+            assert [run.count for run in up.table.kinds.runs] == up.table.counts.tolist()
 
 
 async def test_client_0_may_come_last(place: Place) -> None:

@@ -180,24 +180,28 @@ async def test_a_place_is_taken_as_soon_as_a_call_is_made_and_is_waited_for(plac
 
 
 @pytest.mark.parametrize("length", [1, LARGE])
-async def test_calls_that_one_client_never_makes_end_and_those_before_do_not(place: Place, length: int) -> None:
+@pytest.mark.parametrize(("sizes", "leaver"), [((3,), 1), ((2, 2), 0), ((2, 2), 1), ((2, 2), 2), ((2, 2), 3)])
+async def test_calls_that_one_client_never_makes_end_and_those_before_do_not(
+    place: Place, length: int, sizes: tuple[int, ...], leaver: int
+) -> None:
     """Whoever hears that it makes no more: in the middle of one, with others queued, or about to call."""
 
     class LeftError(Exception):
         pass
 
-    async with rings(place, 3) as group:
-        calls = [at_once(group[client_id], client_id, length) for client_id in (0, 2)]
-        made = await asyncio.gather(*(group[1].all_reduce(given(1, number, length)) for number in range(2)))
-        last = group[1].called
+    async with rings(place, *sizes) as group:
+        others = [client_id for client_id in range(len(group)) if client_id != leaver]
+        calls = [at_once(group[client_id], client_id, length) for client_id in others]
+        made = await asyncio.gather(*(group[leaver].all_reduce(given(leaver, number, length)) for number in range(2)))
+        last = group[leaver].called
         assert last == 2
-        for ring in (group[0], group[2]):
-            ring.stop_after(last, LeftError)
-            ring.stop_after(last + 1, lambda _: LeftError("a later limit"))
+        for client_id in others:
+            group[client_id].stop_after(last, LeftError)
+            group[client_id].stop_after(last + 1, lambda _: LeftError("a later limit"))
         for of_client in calls:
             ends = await asyncio.gather(*of_client, return_exceptions=True)
             assert all((end == right).all() for end, right in zip(ends[:2], made, strict=True))
             assert [(type(end), *end.args) for end in ends[2:]] == [(LeftError, 3), (LeftError, 4)]
         for _ in range(2):
             with pytest.raises(LeftError):
-                await group[0].all_reduce(given(0, CALLS, length))
+                await group[others[0]].all_reduce(given(others[0], CALLS, length))

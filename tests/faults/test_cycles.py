@@ -50,15 +50,15 @@ def test_a_job_of_four_comes_and_goes(capsys: pytest.CaptureFixture[str]) -> Non
             )
 
 
-@pytest.mark.parametrize("victim", [0, 2])
-def test_a_job_that_fails_comes_again(victim: int) -> None:
+@pytest.mark.parametrize(("victim", "size", "group_size"), [(0, 3, 0), (2, 3, 0), (2, 4, 2)])
+def test_a_job_that_fails_comes_again(victim: int, size: int, group_size: int) -> None:
     """What is left of a job that failed must not stay either, whoever it was that died."""
-    survivors = [client_id for client_id in range(3) if client_id != victim]
-    with LocalJob(3) as job:
+    survivors = [client_id for client_id in range(size) if client_id != victim]
+    with LocalJob(size) as job:
         job.start()
         resources = job.resources()
         for _ in range(4):
-            job.initialize(device_type="SIM")
+            job.initialize(device_type="SIM", group_size=group_size)
             failed = job.call("wait_failed", survivors)
             job.clients[victim].kill()
             for call in failed:
@@ -68,4 +68,4 @@ def test_a_job_that_fails_comes_again(victim: int) -> None:
         for call in job.call("shutdown"):
             call.value()
         beyond = job.resources_beyond(resources)
-        assert [beyond[client_id] for client_id in survivors] == [{}] * 2
+        assert [beyond[client_id] for client_id in survivors] == [{}] * (size - 1)

@@ -51,7 +51,7 @@ def test_killed_together_are_named_at_once(job: LocalJob, victims: tuple[int, ..
         assert failure.at - killed_at < TOLD_OF_DEATH, failure.text
 
 
-@pytest.mark.parametrize("victims", [(4,), (3,), (4, 5), (3, 4, 5), (0,)], ids=str)
+@pytest.mark.parametrize("victims", [(4,), (3,), (4, 5), (0,)], ids=str)
 def test_stopped_together_for_longer_than_the_timeout_are_named(job: LocalJob, victims: tuple[int, ...]) -> None:
     job.initialize(**GROUPED)
     wait_until_all_are_heard(job, AGE_MAX)
@@ -73,10 +73,10 @@ def test_stopped_together_for_longer_than_the_timeout_are_named(job: LocalJob, v
         assert failure_of(call).error in ("PeerFailedError", "CoordinatorLostError")
 
 
-@pytest.mark.parametrize("victims", [(1, 6), (0, 3)], ids=str)
-def test_stopped_for_less_than_the_timeout_is_forgiven(job: LocalJob, victims: tuple[int, ...]) -> None:
+def test_stopped_for_less_than_the_timeout_are_forgiven(job: LocalJob) -> None:
     job.initialize(**{**GROUPED, "heartbeat_timeout": 5.0})
     wait_until_all_are_heard(job, AGE_MAX)
+    victims = (0, 3, 7)
     waiting = job.call("all_reduce", others(victims), array=[1])
     for victim in victims:
         job.clients[victim].stop()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -58,24 +60,27 @@ def test_cancelled_while_devices_come_up(victim: int) -> None:
                 assert "initialize() was cancelled" in error.text
 
 
-def test_cancelled_at_any_moment_and_retried_on_the_same_ports() -> None:
+@pytest.mark.parametrize(("size", "group_size", "rounds"), [(3, 0, 40), (5, 2, 6)])
+def test_cancelled_at_any_moment_and_retried_on_the_same_ports(size: int, group_size: int, rounds: int) -> None:
     """The moment is drawn from the whole of a bring-up, so that every phase has its share."""
     rng = random.Random(20)
-    with LocalJob(3) as job:
+    options = {"device_type": "SIM", "group_size": group_size}
+    with LocalJob(size) as job:
         job.start()
         before = job.resources()
-        for _ in range(40):
-            victim = rng.randrange(3)
-            calls = job.call("initialize", device_type="SIM")
-            job.clients[victim].call("cancel_after", number=calls[victim].number, seconds=rng.uniform(0, 0.03))
-            with ThreadPoolExecutor(3) as pool:
-                tables = list(pool.map(_persist, job.clients.values(), calls))
-            assert tables[0] == tables[1] == tables[2]
+        for _ in range(rounds):
+            victim = rng.randrange(size)
+            calls = job.call("initialize", **options)
+            job.clients[victim].call("cancel_after", number=calls[victim].number, seconds=rng.uniform(0, 0.01 * size))
+            with ThreadPoolExecutor(size) as pool:
+                persist = partial(_persist, options=options)
+                tables = list(pool.map(persist, job.clients.values(), calls))
+            assert all(table == tables[0] for table in tables)
             _shut_down(job)
-        assert job.resources_beyond(before) == [{}] * 3
+        assert job.resources_beyond(before) == [{}] * size
 
 
-def _persist(client: LocalClient, call: Call) -> list[int]:
+def _persist(client: LocalClient, call: Call, options: dict[str, Any]) -> list[int]:
     """Do as a supervisor does: bring the client up again when the job failed, at once and on the same ports."""
     for _ in range(5):
         answer = call.answer()
@@ -86,7 +91,7 @@ def _persist(client: LocalClient, call: Call) -> list[int]:
             if answer.error is None:
                 return core_ids
         assert answer.error in ("CancelledError", "PeerFailedError", "CoordinatorLostError"), answer.text
-        call = client.call("initialize", device_type="SIM")
+        call = client.call("initialize", **options)
     raise AssertionError(f"client {client.client_id} did not come up again: {answer.text}")
 
 

@@ -29,6 +29,8 @@ WORKS: list[dict[str, Any]] = [
     {"health_interval": LONGEST},
     {"stall_timeout": LONGEST},
     {"stall_timeout": TINY},
+    {"group_size": 0},
+    {"group_size": 2},
     {"kv_max_bytes": 2**62},
     {"ring_port": 0},
 ]

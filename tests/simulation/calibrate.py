@@ -167,7 +167,7 @@ async def _control_plane() -> None:
     await timed("connect, register, hear Formed", _CLIENTS)
     await timed("a heartbeat and its answer", _CLIENTS * _BEATS)
     await timed("a heartbeat and its answer, alone", _CLIENTS)
-    await timed("a Commit for all", _CLIENTS, lambda: tell_all(Commit((), ())))
+    await timed("a Commit for all", _CLIENTS, lambda: tell_all(Commit(())))
     await timed("a Verdict for all", _CLIENTS, lambda: tell_all(Verdict("E", 1, "", "", "ready", "died", (), ())))
     await timed("the end of a session and its connection", _CLIENTS)
     child.join()

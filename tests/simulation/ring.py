@@ -21,6 +21,7 @@ from bringup.transport.attempts import Goal, Trouble, TroubleKind
 from bringup.transport.collectives.schedule import Hop, RingOf, gathering, rings_of, spreading
 from bringup.transport.wire.messages import MemberInfo, WatchMessage
 
+from . import costs
 from .dialling import Dial
 from .merge_oracle import MergeOracle
 from .network import Stream
@@ -44,7 +45,7 @@ class _Link:
         self._acceptor = acceptor
         network = opener.process.world.network
         self._there = Stream(network, opener.process.client_id, acceptor.process)
-        self._back = Stream(network, acceptor.process.client_id, opener.process)
+        self._back = Stream(network, acceptor.process.client_id, opener.process, sender=acceptor.process)
         self._back.put(opener.link_up, "right", self)
         self._there.put(acceptor.link_up, "left", self)
 
@@ -56,7 +57,7 @@ class _Link:
 
     def send_watch(self, message: WatchMessage) -> None:
         """Bring a watch message to the left neighbour."""
-        self._back.put(self._opener.process.tell_peer, ev.Watched(message))
+        self._back.put(self._opener.take_watch, message)
 
     def close(self, side: str) -> None:
         """The peer to which it is the `side` link ends it."""
@@ -122,6 +123,11 @@ class _Place:
         """A link ended, or the right one could not be opened."""
         self.could_not_open |= side == "right" and side not in self.links
         self.end.link_broken((self.left if side == "left" else self.right).client_id, cause)
+
+    def take_watch(self, message: WatchMessage) -> None:
+        """A watch message comes from the right neighbour."""
+        self.process.work(costs.LINK_MESSAGE)
+        self.process.tell_peer(ev.Watched(message))
 
     def take(self, value: Any) -> None:
         """A value comes from the left neighbour."""

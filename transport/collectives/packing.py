@@ -19,6 +19,13 @@ _REDUCTIONS: dict[str, np.ufunc] = {
     "max": np.maximum,
 }
 
+# numpy works a name out anew each time, and through many functions at first, which a job would wait for.
+_NAMES = {dtype: dtype.name for dtype in map(np.dtype, "?bhilqBHILQefdFD")}
+
+
+def _name_of(dtype: np.dtype[Any]) -> str:
+    return _NAMES.get(dtype) or dtype.name
+
 
 def reduce_into(reduction: np.ufunc, one: Array, other: Array, out: Array) -> None:
     """Put the reduction of two arrays into `out`.
@@ -59,7 +66,7 @@ class Packing:
         self.nbytes = sum(array.nbytes for array in arrays)
         # The largest items first, so that all lie aligned where buffers are sent one after the other.
         natives = {array.dtype.newbyteorder("=") for array in arrays}
-        self._dtypes = sorted(natives, key=lambda dtype: (-dtype.itemsize, dtype.name))
+        self._dtypes = sorted(natives, key=lambda dtype: (-dtype.itemsize, _name_of(dtype)))
 
     def pack(self) -> tuple[Array, ...]:
         """Return the buffers: copies, of one dimension and in the machine's byte order."""
@@ -90,7 +97,7 @@ class Packing:
 
     def describe(self) -> str:
         """Return the dtypes and shapes, for the comparison between clients."""
-        return ", ".join(f"{array.dtype.name}{list(array.shape)}" for array in self._arrays)
+        return ", ".join(f"{_name_of(array.dtype)}{list(array.shape)}" for array in self._arrays)
 
     def _check(self, call: str, dtype: np.dtype[Any]) -> None:
         is_numeric = dtype.kind in "biufc" or (dtype.kind == "V" and dtype.type is not np.void)

@@ -220,7 +220,7 @@ class TcpLink(asyncio.BufferedProtocol):
         transport.set_protocol(protocol)
         transport.resume_reading()
         self._end("it serves another purpose now")
-        self._transport = None
+        self._transport, self._spill, self._on_connected = None, bytearray(), None
         return transport, early
 
     def _take_spilled(self, buffer: memoryview) -> memoryview:

@@ -179,7 +179,6 @@ class Ready(Body, frozen=True, tag=35):
     """This client has merged and verified its table of devices; `roster_digest` is that of its `MemberList`."""
 
     digest: bytes
-    kinds: Annotated[tuple[KindRun, ...], _MANY]
     spans: Annotated[tuple[Span, ...], _MANY]
     roster_digest: bytes = b""
 
@@ -283,7 +282,6 @@ class Formed(Body, frozen=True, tag=44):
 class Commit(Shared, frozen=True, tag=45):
     """All clients hold the same table: the job is up. `spans` holds the slowest client of each phase."""
 
-    kinds: Annotated[tuple[KindRun, ...], _MANY]
     spans: Annotated[tuple[Span, ...], _MANY]
 
 
@@ -366,13 +364,19 @@ class Beat(Body, frozen=True, tag=56):
     slowest: Annotated[tuple[Step, ...], _MANY] = ()
 
 
-# From client 0 to all, over the ring.
+# Over the ring, from client 0 to all or from each to all.
 
 
 class MemberList(Body, frozen=True, tag=57):
     """The roster: all clients of the job, by client id."""
 
     members: Annotated[tuple[MemberInfo, ...], _MANY]
+
+
+class KindList(Body, frozen=True, tag=58):
+    """The kinds of the devices of one client, or of several that have the same; in the merge."""
+
+    kinds: Annotated[tuple[KindRun, ...], _MANY]
 
 
 # Queries of processes that are no clients, and their replies.
@@ -406,5 +410,5 @@ ClientMessage = Register | Heartbeat | Ready | Suspect | LinkDelayed | Leave | G
 CoordinatorMessage = Refused | HeartbeatAck | Formed | Commit | Verdict | Dismissed | StepQuery | SyncPoint | Leaving
 QueryMessage = TopologyQuery | TopologyReply
 WatchMessage = Beat | Verdict | Leaving
-RingMessage = MemberList
+RingMessage = MemberList | KindList
 Message = ClientMessage | CoordinatorMessage | SessionMessage | QueryMessage | WatchMessage | RingMessage

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from ....transport.wire.messages import GroupReport
 from ..detector import Detector
 from ..groups import Groups
+from ..id_ranges import COORDINATOR
 
 _PATIENCE_SHARE = 0.5
 """Of the time-out, for which a leader may be silent before its clients are asked: they answer well before silence of
@@ -43,9 +44,14 @@ class GroupReports:
         return bool(self._leaders)
 
     def told_first(self, culprits: Iterable[int]) -> list[int]:
-        """Return the clients that are told of an end first: they tell the others, but for what the culprits would."""
-        beyond = [self._groups.neighbours_of(culprit)[0] for culprit in culprits] if self._leaders else []
-        return [*(self._groups.leaders if self._leaders else ()), *beyond]
+        """Return the clients that are told of an end first: they tell the others, but for what the culprits would.
+
+        Client 0 tells its neighbour only after it has told all clients as the coordinator.
+        """
+        if not self._leaders:
+            return []
+        beyond = (self._groups.neighbours_of(client_id)[0] for client_id in (COORDINATOR, *culprits))
+        return [*self._groups.leaders, *beyond]
 
     def clients_of(self, leader: int) -> range:
         """Return the clients of the group that a client leads; none where it leads none of several."""

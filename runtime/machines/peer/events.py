@@ -10,7 +10,6 @@ from ....transport.wire.messages import (
     ClientMessage,
     CoordinatorMessage,
     GroupPlace,
-    KindRun,
     Leaver,
     MemberInfo,
     PreemptionNotice,
@@ -264,7 +263,6 @@ class Up(Struct, frozen=True):
     epoch: int
     members: Roster
     table: CoreTable
-    kinds: tuple[KindRun, ...]
     slowest: tuple[Span, ...]
     has_services: bool = True
 

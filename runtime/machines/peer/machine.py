@@ -44,7 +44,7 @@ from ....transport.wire.messages import (
 from ..core_table import CoreTable
 from ..detector import Lag
 from ..failure_errors import goodbye_cause, of_refusal
-from ..id_ranges import leaver_ids, pack_ids, runs_of, unpack_ids
+from ..id_ranges import leaver_ids, pack_ids, unpack_ids
 from ..job_lists import named
 from ..phases import Phase, Progress, Timeline
 from ..probes import Tags
@@ -183,7 +183,7 @@ class PeerMachine:
                 return self._on_ack(message, now)
             case Formed():
                 return self._on_formed(message, now)
-            case Commit(kinds, spans) if self._state is PeerState.COMMITTING:
+            case Commit(spans) if self._state is PeerState.COMMITTING:
                 formed = self.view.formed
                 assert formed is not None
                 assert self._table is not None
@@ -192,9 +192,7 @@ class PeerMachine:
                 self._watch.up(now)
                 self.view.commit()
                 self.timeline.leave(Phase.COMMIT, now)
-                return [
-                    ev.Up(formed.job_id, formed.epoch, self.view.roster, self._table, kinds, spans, formed.has_services)
-                ]
+                return [ev.Up(formed.job_id, formed.epoch, self.view.roster, self._table, spans, formed.has_services)]
             case Verdict():
                 return [*self._pass_on(message), *self._close(self.view.of_verdict(message))]
             case Refused():
@@ -347,8 +345,7 @@ class PeerMachine:
         self.timeline.enter(Phase.COMMIT, now)
         assert self._devices is not None
         assert self.view.roster is not None
-        kinds = runs_of(device.kind for device in self._devices)
-        return [ev.Send(Ready(table.digest, kinds, self.timeline.spans(), self.view.roster.digest))]
+        return [ev.Send(Ready(table.digest, self.timeline.spans(), self.view.roster.digest))]
 
     def _leave(self, collectives: int, now: float) -> Effects:
         if self._state is not PeerState.UP:

@@ -35,8 +35,8 @@ SURVIVORS_TIMEOUT = 0.1
 ACKNOWLEDGE_EVERY = 16
 """Messages received between two acknowledgements: so many, and those on their way, are kept by the other side."""
 
-ACKNOWLEDGE_BYTES = 256 * 1024
-"""The same in bytes."""
+ACKNOWLEDGE_BYTES = 16 * 1024
+"""The same in bytes: client 0 keeps so many for each of thousands of clients, also while nobody calls any more."""
 
 WINDOW = 2 * ACKNOWLEDGE_EVERY
 """Messages kept at which a long answer waits; half of them may have been received and not been acknowledged yet."""
@@ -49,6 +49,10 @@ SERVICES_KEPT_MAX = 1_000_000
 
 ENDED_KEPT_MAX = 10_000
 """Sessions that have ended and are still known as such: they may be asked for within `END_TIMEOUT` of their end."""
+
+UNTOUCHED_KEPT_MAX = 1000
+"""Sessions that are away, and in which nothing was said. A client whose connection breaks so early begins another one,
+each time: without a bound they would stay until the job ends. One that is asked for after all begins anew."""
 
 
 class Ending(enum.Enum):

@@ -5,8 +5,9 @@
     table:       SERVING -- close --> FLUSHING -- Flushed, stay --> STAYING --> CLOSED
 
 A connection that does not say within `registration_timeout` whose session it carries is ended. A session whose
-connection is lost is away: its client may resume it, over and over. It is forgotten when its client ends it, when the
-owner finishes it, or when it keeps more messages than it may; a client that asks for it later is refused.
+connection is lost is away: its client may resume it, over and over. A session is forgotten when its client ends it,
+when the owner finishes it, or when it keeps more messages than it may; a client that asks for it later is refused. Of
+those that were away before anything was said, the last are kept: clients begin others, and would begin these anew.
 
 Of an end in order all clients are told first: the table is FLUSHING until none is connected any more, or their time is
 over. Then it is STAYING for those that were away, until all know, or their time is over.
@@ -32,6 +33,7 @@ from .effects import NOTHING, Began, Drop, Effect, Effects, Ended, Finish, Flush
 from .limits import (
     END_TIMEOUT,
     ENDED_KEPT_MAX,
+    UNTOUCHED_KEPT_MAX,
     Ending,
     flush_timeout,
     registration_timeout,
@@ -105,6 +107,11 @@ class AcceptedSession(SessionSide[M], Generic[K, M]):
         self._answer, self._has_acknowledged_all = SessionOpened(self._tell_received()), False
         return before
 
+    @property
+    def is_untouched(self) -> bool:
+        """Whether nothing has come in it, and nothing was to be sent: it could as well begin anew."""
+        return not self.received and self._buffer.is_untouched
+
     def put(self, message: M) -> str:
         """Add a message to be sent; returns why none can be kept any more, where that is so."""
         overflow = self._overflow()
@@ -147,6 +154,7 @@ class SessionTable(Generic[K, M]):
         self._numbers = itertools.count(1)
         self._sessions: dict[int, AcceptedSession[K, M]] = {}
         self._of_key: dict[K, AcceptedSession[K, M]] = {}
+        self._untouched: dict[int, AcceptedSession[K, M]] = {}
         self._carried: dict[int, AcceptedSession[K, M]] = {}
         self._ended: OrderedDict[K, str] = OrderedDict()  # why they have ended; the oldest first
         self._last_words: dict[int, SessionMessage] = {}
@@ -215,7 +223,8 @@ class SessionTable(Generic[K, M]):
         is_forgotten = self._finishing.pop(connection, None) is not None
         if is_forgotten:
             self._sessions.pop(session.number, None)
-        return [Ended(session.number, reason, not session.num_kept, is_forgotten), *self._flushed()]
+        aside = self._set_aside(session) if session.is_untouched and not is_forgotten else NOTHING
+        return [Ended(session.number, reason, not session.num_kept, is_forgotten), *aside, *self._flushed()]
 
     def take(self, connection: int, size: int = 0) -> int:
         """Count a message of `size` bytes that came; returns the session it is to be delivered in, 0 for none."""
@@ -348,6 +357,17 @@ class SessionTable(Generic[K, M]):
         self._last_words[connection] = EndSession(session.received)
         ended = Ended(session.number, _BY_CLIENT, not session.num_kept, is_forgotten=True)
         return [Finish(connection), ended, *self._flushed()]
+
+    def _set_aside(self, session: AcceptedSession[K, M]) -> Effects:
+        """Keep a session that is away, and in which nothing was said, until there are many later ones."""
+        self._untouched[session.number] = session
+        if len(self._untouched) <= UNTOUCHED_KEPT_MAX:
+            return NOTHING
+        oldest = self._untouched.pop(next(iter(self._untouched)))
+        if not oldest.is_untouched or oldest.carrier or self._sessions.pop(oldest.number, None) is None:
+            return NOTHING
+        del self._of_key[oldest.key]
+        return [Ended(oldest.number, "nothing was said in it", is_settled=True, is_forgotten=True)]
 
     def _forget(self, session: AcceptedSession[K, M], reason: str) -> None:
         self._sessions.pop(session.number, None)

@@ -10,7 +10,8 @@ from bringup.devices.base import CoreLocation, LocalDevice
 from bringup.devices.topology.coordinates import owner
 from bringup.devices.topology.topology import Topology
 from bringup.errors import TopologyError
-from bringup.runtime.machines.core_table import CoreTable, counts_of, own_entry, own_rows, table_of
+from bringup.runtime.machines.core_table import CoreTable, counts_of, own_entry, own_rows, shares_of, table_of
+from bringup.runtime.machines.device_kinds import own_kinds
 
 Int32Array = npt.NDArray[np.int32]
 Job = list[list[LocalDevice]]
@@ -23,9 +24,13 @@ def device(core_id: int | None, x: int | None = None) -> LocalDevice:
 JOB: Job = [[device(5, 0), device(2, 1)], [device(9, 2)], [device(0, 3), device(7, 4), device(1, 5)]]
 
 
+KINDS = own_kinds([device(0)])
+SAME = shares_of(own_entry(0, 1, "SIM", 1, KINDS)).kinds(np.frombuffer(KINDS, np.uint8))
+
+
 def entries(job: list[tuple[str, int]]) -> Int32Array:
     """Return the entries of clients with so many devices of a type, as the ring sums them up."""
-    shares = [own_entry(client_id, len(job), *share) for client_id, share in enumerate(job)]
+    shares = [own_entry(client_id, len(job), *share, KINDS) for client_id, share in enumerate(job)]
     return np.sum(shares, axis=0, dtype=np.int32)
 
 
@@ -40,7 +45,7 @@ def merged(job: Job) -> tuple[Int32Array, Int32Array]:
 
 
 def table(job: Job) -> CoreTable:
-    return table_of(*merged(job))
+    return table_of(*merged(job), SAME)
 
 
 def test_the_sum_over_all_clients_is_the_table() -> None:
@@ -103,7 +108,7 @@ def test_a_slot_that_was_not_written_once_is_found(times: int) -> None:
     counts, rows = merged(JOB)
     rows[2] *= times
     with pytest.raises(TopologyError, match=rf"device 0 of client 1 was written {times} times"):
-        table_of(counts, rows)
+        table_of(counts, rows, SAME)
 
 
 @pytest.mark.parametrize("core_id", [-1, 2**31])
@@ -140,7 +145,7 @@ def test_clients_without_devices_have_no_rows() -> None:
     rows = sum(
         (own_rows(client_id, counts, devices) for client_id, devices in enumerate(job)), np.zeros((2, 10), np.int32)
     )
-    table = table_of(counts, rows)
+    table = table_of(counts, rows, SAME)
     assert table.core_ids.tolist() == [2, 5]
     assert [owner(table.counts, row) for row in range(2)] == [(1, 0), (1, 1)]
 

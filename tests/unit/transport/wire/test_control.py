@@ -84,7 +84,7 @@ def test_texts_of_parts_arrive_as_they_may_be_shown(text: str) -> None:
     for message in (
         Goodbye("ready", text, text),
         Formed("job", 1, PLACE, (MemberInfo(0, "a", "b", 1, 1, "c"), MemberInfo(1, "a", text, 1, 1, text))),
-        Commit((), (Span("ring", 0.0, 1.0, 0), Span(text, 0.0, 1.0, 0))),
+        Commit((Span("ring", 0.0, 1.0, 0), Span(text, 0.0, 1.0, 0))),
     ):
         assert decode(encode(message)) == shown(message)
 

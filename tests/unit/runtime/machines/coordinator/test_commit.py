@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from bringup.runtime.machines.coordinator.commit import CommitVote
-from bringup.transport.wire.messages import KindRun, Ready, Span
+from bringup.transport.wire.messages import Ready, Span
 
 
 def vote(*digests: bytes) -> CommitVote:
     result = CommitVote(len(digests))
     for client_id, digest in enumerate(digests):
         span = Span("devices", 0.0, float(client_id), client_id)
-        result.add(client_id, Ready(digest, (KindRun("odd" if client_id == 2 else "SIM", 2),), (span,)))
+        result.add(client_id, Ready(digest, (span,)))
     return result
 
 
 def test_a_vote_is_complete_once_each_client_has_reported_whatever_the_order() -> None:
     result = CommitVote(2)
     for _ in range(2):
-        result.add(1, Ready(b"a", (), ()))
+        result.add(1, Ready(b"a", ()))
         assert not result.is_complete
-    result.add(0, Ready(b"a", (), ()))
+    result.add(0, Ready(b"a", ()))
     assert result.is_complete
 
 
@@ -31,9 +31,8 @@ def test_a_client_of_the_smallest_camp_is_named_with_all_camps() -> None:
     assert vote(b"a", b"a").disagreement() is None
 
 
-def test_the_commit_joins_the_kinds_in_the_order_of_clients_and_keeps_the_slowest_span() -> None:
+def test_the_commit_keeps_the_slowest_span() -> None:
     commit = vote(b"a", b"a", b"a", b"a").commit()
-    assert commit.kinds == (KindRun("SIM", 4), KindRun("odd", 2), KindRun("SIM", 2))
     assert [span.client_id for span in commit.spans] == [3]
 
 

@@ -26,7 +26,6 @@ from bringup.transport.wire.messages import (
     GroupPlace,
     Heartbeat,
     HeartbeatAck,
-    KindRun,
     Leave,
     Leaver,
     Leaving,
@@ -77,7 +76,7 @@ def register(number: int, **other: Any) -> Register:
 
 
 def ready(digest: bytes = b"same", **other: Any) -> Ready:
-    return replace(Ready(digest, (KindRun("SIM", 2),), (), ROSTER.digest), **other)
+    return replace(Ready(digest, (), ROSTER.digest), **other)
 
 
 ROSTER = Roster.of(info_of(register(client_id)) for client_id in range(N))
@@ -221,14 +220,13 @@ def test_a_stranger_that_does_not_register_is_shown_the_door() -> None:
     assert machine_with(0).handle(ev.MessageReceived(500, BEAT), 0.0) == [ev.CloseSession(500)]
 
 
-def test_equal_digests_commit_and_tell_kinds_and_the_slowest() -> None:
+def test_equal_digests_commit_and_tell_the_slowest() -> None:
     machine = machine_with(*range(N))
     spans = [Span("ring", 0.0, duration, client_id) for client_id, duration in enumerate([1.0, 3.0, 2.0])]
     for client_id in (2, 0):
         assert say(machine, client_id, ready(spans=(spans[client_id],))) == []
-    effects = say(machine, 1, ready(spans=(spans[1],), kinds=(KindRun("SIM", 1), KindRun("odd", 1))))
+    effects = say(machine, 1, ready(spans=(spans[1],)))
     (commit,) = answers(effects, Commit)
-    assert commit.kinds == (KindRun("SIM", 3), KindRun("odd", 1), KindRun("SIM", 2))
     assert commit.spans == (spans[1],)
     assert sorted(effects[-1].sessions) == list(ALL)
 

@@ -61,7 +61,7 @@ def test_a_coordinator_that_did_not_run_asks_nobody() -> None:
 
 def test_leaders_are_told_of_an_end_first_and_whom_the_culprits_would_tell() -> None:
     told, _ = reports()
-    assert told.told_first([4, 6]) == [0, 3, 6, 3, 8]
+    assert told.told_first([4, 6]) == [0, 3, 6, 2, 3, 8]
 
 
 def test_a_small_job_has_no_leaders() -> None:

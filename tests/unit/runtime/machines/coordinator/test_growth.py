@@ -84,7 +84,7 @@ class Stages:
                     self.beat(client_id, phase)
             spans = tuple(Span(phase, 0.0, 1.0, 0) for phase in ("ring", "merge"))
             for client_id in scattered:
-                self.say(client_id, Ready(b"digest", (), spans, roster.digest))
+                self.say(client_id, Ready(b"digest", spans, roster.digest))
         with self.stage("idle"):
             self.all_beat(scattered)
         with self.stage(UNCOUNTED):

@@ -21,6 +21,7 @@ from bringup.errors import (
     TopologyError,
 )
 from bringup.runtime.machines.core_table import CoreTable
+from bringup.runtime.machines.device_kinds import DeviceKinds
 from bringup.runtime.machines.peer import events as ev
 from bringup.runtime.machines.peer.job_view import ClientState
 from bringup.runtime.machines.peer.machine import PeerMachine
@@ -37,7 +38,6 @@ from bringup.transport.wire.messages import (
     GroupPlace,
     Heartbeat,
     HeartbeatAck,
-    KindRun,
     Leave,
     Leaver,
     Leaving,
@@ -60,7 +60,9 @@ MEMBERS = tuple(MemberInfo(i, f"h{i}:9000", f"node-{i}", i, 1000 + i, f"h{i}:500
 FORMED = Formed("ab" * 16, 1, GroupPlace(0, 1, 0, N - 1), (MEMBERS[0], MEMBERS[2]))
 ROSTER = Roster.of(MEMBERS)
 DEVICES = (LocalDevice("SIM", 3), LocalDevice("SIM", 1), LocalDevice("odd", 2))
-TABLE = CoreTable(np.ones(N, np.int32), np.arange(N, dtype=np.int32), None, b"digest")
+TABLE = CoreTable(
+    np.ones(N, np.int32), np.arange(N, dtype=np.int32), None, b"digest", DeviceKinds(b"", (), np.zeros(0, int))
+)
 VERDICT = Verdict("PeerFailedError", 2, "h2:9000", "node-2", "merge", "process died", (), ())
 
 
@@ -142,7 +144,7 @@ def committing() -> Script:
 
 def up() -> Script:
     script = committing()
-    script.hear(Commit((KindRun("SIM", 4),), ()))
+    script.hear(Commit(()))
     return script
 
 
@@ -224,20 +226,20 @@ def test_devices_that_are_up_before_the_job_has_formed_are_kept() -> None:
     assert [type(e) for e in script.take(ev.RosterArrived(script.tags[ev.ConnectRing], ROSTER))] == [ev.Merge]
 
 
-def test_it_reports_both_digests_and_the_kinds_in_runs() -> None:
+def test_it_reports_both_digests_and_its_phases() -> None:
     script = merging()
     (report,) = sent(script.take(ev.Merged(script.tags[ev.Merge], TABLE)))
     assert isinstance(report, Ready)
     assert report.roster_digest == ROSTER.digest
-    assert (report.digest, report.kinds) == (b"digest", (KindRun("SIM", 2), KindRun("odd", 1)))
+    assert report.digest == b"digest"
     assert {span.name for span in report.spans} >= {"rendezvous", "devices", "ring", "merge"}
 
 
 def test_it_is_up_when_it_hears_the_commit_and_not_before() -> None:
     for stage in STAGES[:5]:
-        assert stage().hear(Commit((), ())) == []
-    (effect,) = committing().hear(Commit((KindRun("SIM", 4),), ()))
-    assert effect == ev.Up("ab" * 16, 1, ROSTER, TABLE, (KindRun("SIM", 4),), ())
+        assert stage().hear(Commit(())) == []
+    (effect,) = committing().hear(Commit(()))
+    assert effect == ev.Up("ab" * 16, 1, ROSTER, TABLE, ())
 
 
 @pytest.mark.parametrize(
@@ -637,7 +639,7 @@ def test_the_missing_at_the_deadline_are_those_of_the_last_answer() -> None:
 def test_a_client_that_slept_over_its_deadline_hears_first_what_had_come_before() -> None:
     script = committing()
     assert not any(isinstance(effect, ev.Failed) for effect in script.wake(33.0))
-    (came_up,) = script.hear(Commit((KindRun("SIM", 4),), ()), 33.1)
+    (came_up,) = script.hear(Commit(()), 33.1)
     assert isinstance(came_up, ev.Up)
 
 

@@ -12,6 +12,7 @@ from bringup.runtime.machines.session.limits import (
     LATECOMERS_TIMEOUT,
     REGISTRATION_TIMEOUT,
     SURVIVORS_TIMEOUT,
+    UNTOUCHED_KEPT_MAX,
     Ending,
 )
 from bringup.runtime.machines.session.table import SessionTable
@@ -351,3 +352,31 @@ def test_who_gives_up_waits_for_nobody_that_is_away() -> None:
     table = make()
     assert table.close(Ending.GAVE_UP, 0.0) == [Flushed()]
     assert table.stay(0.0, is_needed=True) == [TableClosed()]
+
+
+def test_few_sessions_in_which_nothing_was_said_are_kept_and_others_begin_anew() -> None:
+    table = make()
+    sessions = []
+    for number in range(UNTOUCHED_KEPT_MAX + 3):
+        connection, session = join(table, str(number))
+        sessions.append(session)
+        ended = table.lost(connection, "it broke")
+    assert [one.session for one in ended if isinstance(one, Ended) and one.is_forgotten] == [sessions[2]]
+    kept = [table.get(session) is not None for session in sessions]
+    assert kept == [False] * 3 + [True] * UNTOUCHED_KEPT_MAX
+    # What its client sent had not come: it asks for the session, and is answered as for a new one.
+    connection = table.connected(0.0)
+    (began,) = table.open(connection, "0", OpenSession(1, 0))
+    assert isinstance(began, Began)
+    assert written(table, connection) == [SessionOpened(0)]
+
+
+def test_a_session_in_which_something_was_said_is_kept_whatever_comes() -> None:
+    table = make()
+    connection, session = join(table, "first")
+    table.lost(connection, "it broke")
+    table.put(session, "x")
+    for number in range(UNTOUCHED_KEPT_MAX + 3):
+        connection, _ = join(table, str(number))
+        table.lost(connection, "it broke")
+    assert table.get(session) is not None
