@@ -52,6 +52,8 @@ async def drive(
             inbox.put_nowait(_DUE)
 
     alarm = Alarm(knock, clock, _unexpected)
+    # Where a crowd comes at once, the machine may not have read all of it when it is to judge for the first time.
+    machine.caught_up(clock())
     try:
         while not is_over():
             now = clock()

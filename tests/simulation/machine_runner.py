@@ -39,6 +39,7 @@ class MachineRunner:
         self._who = who
         self._due: float | None = None
         self._armed_for: float | None = None
+        machine.caught_up(self._clock.now)
 
     def take(self, event: Any) -> None:
         """Take in one event."""

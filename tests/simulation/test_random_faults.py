@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterable
 
 import pytest
 
@@ -15,7 +16,7 @@ PEERS = 50
 AT_ONCE = 250
 
 
-def run(seeds: range, num_clients: int) -> Summary:
+def run(seeds: Iterable[int], num_clients: int) -> Summary:
     """Run seeds; fails with the history of the first that fails."""
     summary = Summary()
     for part in run_seeds(seeds, num_clients):
@@ -38,6 +39,14 @@ def test_a_thousand_seeds_of_50_peers(first_seed: int) -> None:
 @pytest.mark.parametrize("num_clients", [2, 3, 4, 7])
 def test_small_jobs(num_clients: int) -> None:
     assert run(range(300), num_clients).seeds == 300
+
+
+def test_seeds_of_200_peers() -> None:
+    """Few of them: 1,000 are a campaign, which takes a quarter of an hour. In the first two client 0 is behind."""
+    summary = Summary()
+    for seeds in ((72, 235), range(1000, 1008)):
+        summary.merge(run(seeds, 200))
+    assert summary.seeds == 10
 
 
 def test_every_fault_strikes_and_every_outcome_is_seen() -> None:

@@ -27,7 +27,7 @@ class Listener:
         return None
 
 
-async def test_a_machine_is_told_that_it_has_read_all_only_where_its_inbox_was_empty_as_it_waited() -> None:
+async def test_a_machine_is_told_that_it_has_read_all_as_it_begins_and_where_its_inbox_was_empty_as_it_waited() -> None:
     machine = Listener()
     inbox: asyncio.Queue[str | None] = asyncio.Queue()
     for event in ("one", "two", "three"):
@@ -35,8 +35,8 @@ async def test_a_machine_is_told_that_it_has_read_all_only_where_its_inbox_was_e
     task = asyncio.ensure_future(drive(machine, inbox, lambda effect: None, lambda: 0.0, lambda: False))
     for _ in range(10):
         await asyncio.sleep(0)
-    assert machine.told == ["one", "two", "three"]
+    assert machine.told == ["caught up", "one", "two", "three"]
     inbox.put_nowait("four")
     inbox.put_nowait(None)
     await task
-    assert machine.told == ["one", "two", "three", "caught up", "four"]
+    assert machine.told == ["caught up", "one", "two", "three", "caught up", "four"]
