@@ -118,7 +118,9 @@ class CoordinatorDriver:
 
     async def close(self, ending: Ending) -> None:
         """Feed the received messages to the machine, then flush its answers to all clients. Bounded."""
-        bound = flush_timeout(ending, self._machine.config.heartbeat_timeout) + stay_timeout(ending) + _CLOSE_GRACE
+        config = self._machine.config
+        flush = flush_timeout(ending, config.heartbeat_timeout, config.num_clients)
+        bound = flush + stay_timeout(ending) + _CLOSE_GRACE
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(bound):
                 await self._close_table(ending)

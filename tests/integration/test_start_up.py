@@ -27,7 +27,6 @@ ONLY_FOR_SEVERAL_CLIENTS = (
     "bringup.transport.network",
     "bringup.transport.tcp.connector",
     "bringup.transport.tcp.link",
-    "bringup.transport.wire.control",
 )
 FOR_OTHERS = ("bringup.commands", "bringup.compat", "bringup.devices.isolation", "bringup.handoff", "bringup.testing")
 

@@ -87,12 +87,13 @@ def registration_timeout(num_clients: int) -> float:
     return crowd_timeout(REGISTRATION_TIMEOUT, num_clients)
 
 
-def flush_timeout(ending: Ending, heartbeat_timeout: float) -> float:
+def flush_timeout(ending: Ending, heartbeat_timeout: float, num_clients: int) -> float:
     """Return for how many seconds the clients that are there may take to hear of the end.
 
     In a job that ends in order nobody waits for an error, and a client that is not dismissed raises one.
     """
-    return heartbeat_timeout if ending is Ending.IN_ORDER else END_TIMEOUT
+    seconds = heartbeat_timeout if ending is Ending.IN_ORDER else END_TIMEOUT
+    return crowd_timeout(seconds, num_clients)
 
 
 def stay_timeout(ending: Ending) -> float:

@@ -149,6 +149,7 @@ class SessionTable(Generic[K, M]):
         self._kept_max = kept_max
         self._registration_timeout = registration_timeout(num_clients)
         self._heartbeat_timeout = heartbeat_timeout
+        self._num_clients = num_clients
         self._state = TableState.SERVING
         self._connections = itertools.count(1)
         self._numbers = itertools.count(1)
@@ -281,7 +282,7 @@ class SessionTable(Generic[K, M]):
         """Flush the messages of all clients, then wait for clients that are away."""
         assert self._state is TableState.SERVING
         self._state, self._ending = TableState.FLUSHING, ending
-        self._due = now + flush_timeout(ending, self._heartbeat_timeout)
+        self._due = now + flush_timeout(ending, self._heartbeat_timeout, self._num_clients)
         for session in list(self._sessions.values()):
             if session.carrier and not session.received:
                 # Whoever has said nothing in it may be anybody: all others do not wait for that for long.

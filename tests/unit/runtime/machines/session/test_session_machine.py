@@ -373,6 +373,7 @@ def test_how_long_client_0_stays_depends_on_why_it_ends(
     error: BaseException | None, ending: Ending, flush: float, stay: float
 ) -> None:
     assert ending_of(error, 0, has_left=error is None, gave_up=False) is ending
-    assert flush_timeout(ending, 10.0) == flush
+    assert flush_timeout(ending, 10.0, 0) == flush
+    assert flush_timeout(ending, 10.0, 1000) == flush + 5.0
     assert stay_timeout(ending) == stay
     assert ending_of(error, 0, has_left=False, gave_up=True) is Ending.GAVE_UP
