@@ -5,9 +5,11 @@ Client 0 runs a blocking program, client 1 the same on an event loop; client 2 i
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -15,11 +17,15 @@ from bringup.testing.job import LocalJob
 
 VICTIM = 2
 
+MEET = ("open('up-0', 'w').close()", "open('up-1', 'w').close()", "open('up-0').close(); open('up-1').close()")
+"""Pipes by which client 2 waits for the others to leave the barrier: news of its end may overtake the barrier's."""
+
 BLOCKING = """
 import os, signal, sys, threading, bringup, bringup.sync
 called = threading.Event()
 with bringup.sync.initialize("SIM", {arguments}) as system:
     system.barrier("all are up")
+    {meet}
     {body}
 print("in order")
 """
@@ -30,6 +36,7 @@ called = threading.Event()
 async def main():
     async with bringup.initialize("SIM", {arguments}) as system:
         await system.barrier("all are up")
+        {meet}
         {body}
     print("in order")
 asyncio.run(main())
@@ -105,13 +112,15 @@ def python(ending: Ending, client_id: int) -> list[str]:
     frame, do = ON_A_LOOP if on_a_loop else BLOCKING, ending.victim if client_id == VICTIM else ending.others
     indent = "        " if on_a_loop else "    "
     body = do.replace("{await}", "await " if on_a_loop else "").replace("{indent}", indent)
-    return [sys.executable, "-c", frame.format(arguments=ending.arguments, body=body)]
+    return [sys.executable, "-c", frame.format(arguments=ending.arguments, body=body, meet=MEET[client_id])]
 
 
 @pytest.mark.parametrize("how", ENDINGS)
-def test_the_exit_status_says_whether_the_job_failed(how: str) -> None:
+def test_the_exit_status_says_whether_the_job_failed(how: str, tmp_path: Path) -> None:
     ending = ENDINGS[how]
-    with LocalJob(3, fork=True) as job:
+    for client_id in (0, 1):
+        os.mkfifo(tmp_path / f"up-{client_id}")
+    with LocalJob(3, fork=True, cwd=tmp_path) as job:
         for client_id in range(3):
             job.start([client_id], command=python(ending, client_id))
         statuses = job.wait()

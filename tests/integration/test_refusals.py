@@ -60,9 +60,8 @@ def test_a_second_process_with_the_same_id_is_refused_and_disturbs_nobody() -> N
         job.start([1, 0])
         waiting = job.call("initialize", [1, 0], device_type="SIM")
         first = job.clients[1]
-        first.call("resources").value()
+        first.call("reach", phases=["rendezvous"]).value()
         job.start([1])
-        # Whichever of the two registered first is the incumbent.
         second = job.clients[1].call("initialize", device_type="SIM", initialization_timeout=30.0)
         refused = second.error()
         assert refused.error == "RegistrationRefusedError"
