@@ -282,3 +282,5 @@ class _Listener:
         if self._hub._listeners.get(self._address) is self:
             del self._hub._listeners[self._address]
             self._hub._fire()
+        for link in self._accepted.values():
+            link.close()

@@ -118,6 +118,14 @@ async def test_what_came_before_the_end_of_a_link_is_handed_over(place: Place, i
         left.post(b"lost")
 
 
+async def test_messages_that_nobody_asked_for_outlive_the_end_of_their_link(place: Place) -> None:
+    async with linked(place) as (left, right):
+        right.post(b"verdict")
+        right.close()
+        assert await left.wait_closed()
+        assert await inbox_of(left).get() == b"verdict"
+
+
 async def test_nothing_is_handed_over_once_this_side_has_closed(place: Place) -> None:
     async with linked(place) as (left, right):
         received: list[bytes] = []

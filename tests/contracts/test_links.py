@@ -373,3 +373,14 @@ async def test_a_connection_that_cannot_be_configured_ends(place: Place, monkeyp
             async with dialling(place, address) as troubles:
                 assert (await troubles.get()).kind is TroubleKind.BROKEN
         assert (await place.peer(0).probe(address, 1001, 5.0)).outcome is ProbeOutcome.ALIVE
+
+
+async def test_a_link_whose_taker_was_cancelled_ends_with_the_listener(place: Place) -> None:
+    async with listening(place) as (listener, address):
+        taking = asyncio.create_task(listener.accept(OWN, LEFT))
+        await asyncio.sleep(0)
+        taking.cancel()
+        await asyncio.wait([taking])
+        link = await place.peer(0).connect_link(address, LEFT, OWN, quietly)
+    assert await link.wait_closed()
+    link.close()

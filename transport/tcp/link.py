@@ -53,6 +53,7 @@ class TcpLink(asyncio.BufferedProtocol):
         self._receiver: MessageReceiver | None = None
         self._deframer: Deframer
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._is_deaf = False  # this side has ended it: nothing more is handed over
 
     # What the event loop calls.
 
@@ -188,7 +189,7 @@ class TcpLink(asyncio.BufferedProtocol):
             return
         try:
             for message in self._deframer.feed(data):
-                if not self._ended.done():
+                if not self._is_deaf:
                     receiver(message)
         except MalformedMessageError as error:
             self._break(f"the other side does not speak this protocol: {error}")
@@ -199,12 +200,14 @@ class TcpLink(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """See `Link.close`."""
+        self._is_deaf = True
         self._end("this side closed the connection")
         if self._transport is not None:
             self._transport.close()
 
     def _break(self, reason: str) -> None:
         assert self._transport is not None
+        self._is_deaf = True
         self._end(reason)
         self._transport.abort()
 

@@ -103,7 +103,8 @@ class TcpLinkListener:
         if not self._formed.done():
             self._seats = {each: _Seat() for each in (left, *others)}
             self._formed.set_result(None)
-        return await self._seats[left].accepted
+        # A link that comes once its taker has been cancelled ends with this.
+        return await asyncio.shield(self._seats[left].accepted)
 
     async def close(self) -> None:
         """See `LinkListener.close`. The link that was accepted ends, too."""

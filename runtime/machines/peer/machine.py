@@ -104,6 +104,7 @@ class PeerMachine:
         self._leave_deadline: float | None = None
         self._program: ev.ProgressReported | None = None
         self._held: Effects = []
+        self._early_leavers: Effects = []
 
     # Transitions.
 
@@ -192,7 +193,8 @@ class PeerMachine:
                 self._watch.up(now)
                 self.view.commit()
                 self.timeline.leave(Phase.COMMIT, now)
-                return [ev.Up(formed.job_id, formed.epoch, self.view.roster, self._table, spans, formed.has_services)]
+                up = ev.Up(formed.job_id, formed.epoch, self.view.roster, self._table, spans, formed.has_services)
+                return [up, *self._early_leavers]
             case Verdict():
                 return [*self._pass_on(message), *self._close(self.view.of_verdict(message))]
             case Refused():
@@ -214,6 +216,8 @@ class PeerMachine:
                 return [] if beat is None else [ev.SendWatch(beat)]
             case Leaving():
                 return self._on_leaving(message)
+            case Verdict() if self._state is PeerState.LEAVING:
+                return self._pass_on(message)  # it is for those that stay: client 0 itself tells a leaver how it ends
             case Verdict():
                 error = self.view.of_verdict(message)
                 # The coordinator need not see to it that this client hears of the end from it, too.
@@ -361,6 +365,9 @@ class PeerMachine:
         self._leavers |= ids
         if self._suspected is not None and self._suspected[1] in ids:
             self._suspected = None
+        if self._state is PeerState.COMMITTING:  # a neighbour's message may overtake the commit
+            self._early_leavers.append(ev.OthersLeave(message.leavers))
+            return self._pass_on(message)
         return [*self._pass_on(message), ev.OthersLeave(message.leavers)]
 
     def _on_dismissed(self, dismissed: Dismissed) -> Effects:

@@ -649,6 +649,23 @@ def test_a_client_that_slept_over_its_deadline_gives_up_soon_where_nothing_came(
     assert isinstance(failure(script.pass_time(34.0)), RendezvousTimeoutError)
 
 
+def test_a_departure_that_overtakes_the_commit_is_told_after_it() -> None:
+    script, leavers = committing(), (Leaver(2, 2, 4),)
+    assert not any(isinstance(effect, ev.OthersLeave) for effect in script.take(ev.Watched(Leaving(leavers))))
+    came_up, others = script.hear(Commit(()))
+    assert isinstance(came_up, ev.Up)
+    assert others == ev.OthersLeave(leavers)
+    assert script.take(ev.Watched(Leaving(leavers))) == []
+
+
+def test_a_leaver_waits_for_its_own_end_whatever_those_that_stay_are_told() -> None:
+    script = up()
+    script.take(ev.LeaveRequested())
+    verdict = Verdict("PeerFailedError", 1, "h1:9000", "node-1", "leaving", "it shut down", (), ())
+    assert not any(isinstance(effect, ev.Failed) for effect in script.take(ev.Watched(verdict)))
+    assert isinstance(script.hear(Dismissed(()))[-1], ev.Left)
+
+
 def test_a_client_that_slept_writes_only_once_it_has_read() -> None:
     script = formed()
     effects = script.wake(9.0)
