@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from ....transport.wire.messages import GroupReport
@@ -26,17 +27,19 @@ class GroupReports:
     Args:
         groups: the division of the job.
         detector: which judges silence.
-        timeout: `heartbeat_timeout`.
         now: the time.
     """
 
-    def __init__(self, groups: Groups, detector: Detector, timeout: float, now: float) -> None:
+    def __init__(self, groups: Groups, detector: Detector, now: float) -> None:
         self._groups = groups
         self._leaders = frozenset(groups.leaders) if len(groups.leaders) > 1 else frozenset()
         self._detector = detector
-        self._patience = _PATIENCE_SHARE * timeout
         self._look_due = now + self._patience / _LOOKS
-        self._asked: set[int] = set()
+        self._asked: dict[int, float] = {}
+
+    @property
+    def _patience(self) -> float:
+        return _PATIENCE_SHARE * self._detector.timeout  # longer while a large job comes up
 
     @property
     def are_used(self) -> bool:
@@ -66,13 +69,15 @@ class GroupReports:
             self._detector.all_heard(self.clients_of(leader), now - max(report.age, 0.0))
 
     def to_ask(self, now: float) -> list[int]:
-        """Return the clients to be asked for heartbeats: once where their leader is silent, until it is heard again."""
+        """Return the clients to be asked for heartbeats, again and again as long as their leader is silent."""
         if not self._leaders or now < self._look_due:
             return []
         self._look_due = now + self._patience / _LOOKS
-        late = {c for c in self._groups.leaders if self._detector.unheard(c, now) >= self._patience}
-        asked, self._asked = self._asked, late
-        return [client_id for leader in sorted(late - asked) for client_id in self.clients_of(leader)[1:]]
+        patience = self._patience
+        late = [c for c in self._groups.leaders if self._detector.unheard(c, now) >= patience]
+        due = [c for c in late if now - self._asked.get(c, -math.inf) >= patience]
+        self._asked = {c: now if c in due else self._asked[c] for c in late}
+        return [client_id for leader in due for client_id in self.clients_of(leader)[1:]]
 
     def deadline(self) -> float | None:
         """Return when to look at the leaders next."""

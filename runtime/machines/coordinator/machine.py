@@ -102,7 +102,7 @@ class CoordinatorMachine:
         interval, timeout = config.heartbeat_interval, config.heartbeat_timeout
         self._interval = pace(config.num_clients, interval)
         self._detector = Detector(patience(config.num_clients, interval, timeout), self._interval)
-        self._reports = GroupReports(self._groups, self._detector, timeout, 0.0)
+        self._reports = GroupReports(self._groups, self._detector, 0.0)
         self._lag = Lag()
         self._suspicions = Suspicions()
         self._stragglers = Stragglers(config.stall_timeout)
@@ -442,7 +442,7 @@ class CoordinatorMachine:
         self._roster = self._members.roster()
         hostnames = [self._members[client_id].register.hostname for client_id in range(self.config.num_clients)]
         self._groups = Groups(self.config.num_clients, self.config.group_size, hostnames)
-        self._reports = GroupReports(self._groups, self._detector, self.config.heartbeat_timeout, now)
+        self._reports = GroupReports(self._groups, self._detector, now)
         return [ev.SendTo((member.session,), self._formed_for(member)) for member in self._members]
 
     def _formed_for(self, member: MemberState) -> Formed:

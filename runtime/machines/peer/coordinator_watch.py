@@ -78,13 +78,17 @@ class CoordinatorWatch:
     def told(self, coordinator_age: float, answered_age: float, now: float) -> None:
         """Note what the leader of the group hears of the coordinator; see `Beat`."""
         asked_at = self._unanswered_since
-        patience = fallback_patience(self.interval, self._timeout)
-        if asked_at is not None and answered_age >= 0.0 and now - answered_age > asked_at + patience:
+        if asked_at is not None and answered_age >= 0.0 and now - answered_age > asked_at + self.fallback_patience:
             self.is_doubted = True
         self._is_told = not self.is_doubted
         if self._is_told:
             self._told_at = max(self._told_at, now - coordinator_age)
             self._detector.heard(COORDINATOR, self._told_at)
+
+    @property
+    def fallback_patience(self) -> float:
+        """See `pacing.fallback_patience`; longer while a large job comes up."""
+        return fallback_patience(self.interval, self._timeout)
 
     def age(self, now: float) -> float:
         """Return the seconds since the last sign of life that this client has had itself."""

@@ -18,7 +18,7 @@ import math
 from msgspec.structs import replace
 
 from ....transport.wire.messages import Beat, GroupPlace, GroupReport, StepMark
-from ..pacing import fallback_patience, test_period
+from ..pacing import test_period
 from .config import PeerConfig
 from .coordinator_watch import CoordinatorWatch
 from .heartbeats import Heartbeats
@@ -63,7 +63,6 @@ class GroupWatch:
         self._coordinator = coordinator
         self._view = view
         self._interval = interval
-        self._patience = fallback_patience(interval, timeout)
         # The groups begin their waves in turn, so that not all of them report at once.
         self._next_wave = now + interval * place.index / place.count
         self._number = 0
@@ -111,7 +110,11 @@ class GroupWatch:
         is_informed = self._view.told_by(beat, now)
         self._coordinator.told(beat.coordinator_age, beat.answered_age, now)
         was_silent = self._is_silent
-        self._is_silent = is_informed and now - self._complete_at <= self._patience and not self._coordinator.is_doubted
+        self._is_silent = (
+            is_informed
+            and now - self._complete_at <= self._coordinator.fallback_patience
+            and not self._coordinator.is_doubted
+        )
         if was_silent and not self._is_silent:
             self._spoke_at = now
         # Whoever passes it on says that the coordinator can hear this client, too.
@@ -140,13 +143,17 @@ class GroupWatch:
         """Return when the next heartbeat to the coordinator is due; the last was sent at `sent_at`."""
         if self._leads:
             return self._report_due
-        direct = sent_at + self._interval
+        direct = sent_at + self._coordinator.interval
         if not self._is_silent:
             return max(direct, self._spoke_at)  # never in the past: it would look as if this client had not run
         num_tests = max(math.floor((sent_at - self._first_test) / self._test_period) + 1, 0)
         test = self._first_test + num_tests * self._test_period
         doubt = self._coordinator.doubt_due()
-        return min(test, max(direct, self._came_at + self._patience), test if doubt is None else max(direct, doubt))
+        return min(
+            test,
+            max(direct, self._came_at + self._coordinator.fallback_patience),
+            test if doubt is None else max(direct, doubt),
+        )
 
     def _marked(self, beat: Beat, place: Place) -> Beat:
         return beat if place[0] < 0 else with_mark(beat, StepMark(self._client_id, *place))

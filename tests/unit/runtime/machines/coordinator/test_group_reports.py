@@ -16,7 +16,7 @@ def reports() -> tuple[GroupReports, Detector]:
     detector.awake(0.0)
     for client_id in range(N):
         detector.heard(client_id, 0.0)
-    return GroupReports(GROUPS, detector, 10.0, 0.0), detector
+    return GroupReports(GROUPS, detector, 0.0), detector
 
 
 def test_a_report_counts_the_group_as_heard_when_the_wave_began() -> None:
@@ -65,7 +65,7 @@ def test_leaders_are_told_of_an_end_first_and_whom_the_culprits_would_tell() -> 
 
 
 def test_a_small_job_has_no_leaders() -> None:
-    told = GroupReports(Groups(N), Detector(10.0, 1.0), 10.0, 0.0)
+    told = GroupReports(Groups(N), Detector(10.0, 1.0), 0.0)
     assert not told.are_used
     assert told.told_first([4]) == []
     assert told.clients_of(0) == range(0)
