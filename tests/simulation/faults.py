@@ -279,9 +279,7 @@ class Overload:
         host = world.current(COORDINATOR)
         if host is None or host.hosted is None or host.hosted.committed_at is not None or host.hosted.verdicts:
             return False
-        host.lag = self.lag
-        host.overloads.append((world.clock.now, EVER))
-        world.clock.after(self.seconds, host.recover)
+        host.overload(self.lag, self.seconds)
         return True
 
 
@@ -297,7 +295,5 @@ class Starve:
         host = world.current(COORDINATOR)
         if host is None or host.hosted is None or host.hosted.committed_at is None or host.hosted.verdicts or host.lag:
             return False
-        host.lag = self.lag
-        host.overloads.append((world.clock.now, EVER))
-        world.clock.after(self.seconds, host.recover)
+        host.overload(self.lag, self.seconds)
         return True

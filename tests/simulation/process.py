@@ -254,6 +254,12 @@ class Process(OsProcess):
         """Do `action` as soon as the peer gets into `phase` by an event."""
         self._triggers[phase].append(action)
 
+    def overload(self, lag: float, seconds: float) -> None:
+        """Handle what comes `lag` seconds late, for so many seconds."""
+        self.lag = lag
+        self.overloads.append((self.world.clock.now, EVER))
+        self.world.clock.after(seconds, self.recover)
+
     def recover(self) -> None:
         """It is overloaded no longer."""
         if self.lag:
