@@ -155,7 +155,9 @@ class PeerNetwork:
         self._hub._servers[address].welcome(MemoryConnection(there, back))
         return MemoryConnection(back, there), self._address.host
 
-    async def serve_links(self, incarnation: int, welcome: ServiceWelcome | None = None) -> _Listener:
+    async def serve_links(
+        self, incarnation: int, welcome: ServiceWelcome | None = None, *, is_host: bool = False
+    ) -> _Listener:
         """See `Network.serve_links`."""
         if self._address in self._hub._listeners:
             raise ConfigurationError(f"the ring listener cannot listen on {self._address}: the address is taken.")

@@ -49,9 +49,11 @@ class GrpcNetwork(LinkConnector):
             self.names, address, self.credentials, report, expected=expected, num_clients=self.num_clients
         )
 
-    async def serve_links(self, incarnation: int, welcome: ServiceWelcome | None = None) -> TcpLinkListener:
+    async def serve_links(
+        self, incarnation: int, welcome: ServiceWelcome | None = None, *, is_host: bool = False
+    ) -> TcpLinkListener:
         """See `Network.serve_links`."""
-        listener = TcpLinkListener(incarnation, self.patience, welcome, self.num_clients)
+        listener = TcpLinkListener(incarnation, self.patience, welcome, self.num_clients if is_host else 0)
         hosts = bind_hosts(self.bind_address, self.loopback, self.own)
         await listener.listen(hosts, self.ring_port, self.credentials.link_server)
         return listener

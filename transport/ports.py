@@ -243,8 +243,12 @@ class Network(Protocol):
         """
         ...
 
-    async def serve_links(self, incarnation: int, welcome: ServiceWelcome | None = None) -> LinkListener:
+    async def serve_links(
+        self, incarnation: int, welcome: ServiceWelcome | None = None, *, is_host: bool = False
+    ) -> LinkListener:
         """Listen for links and probes, and, with `welcome`, for service links.
+
+        The whole job may come in one moment where this peer `is_host`, which hosts the coordinator.
 
         Raises:
             ConfigurationError: the port asked for is taken.

@@ -128,7 +128,9 @@ class CoordinationPeer:
     async def _live(self) -> None:
         if self._network is not None:
             self._listener = await self._network.serve_links(
-                self.machine.config.incarnation, self.services.welcome if self.services is not None else None
+                self.machine.config.incarnation,
+                self.services.welcome if self.services is not None else None,
+                is_host=self._coordinator is not None,
             )
         if self._coordinator is not None:
             self._spawn(self._coordinator.run())

@@ -72,7 +72,7 @@ def welcome(link: ServiceLink, sender: LinkIdentity) -> Nobody:
 @pytest.mark.every_loop
 async def test_all_clients_come_for_the_services_at_once() -> None:
     host = GrpcNetwork(own=None, loopback=True, num_clients=CROWD + 1)
-    listener = await host.serve_links(identity(0).incarnation, welcome)
+    listener = await host.serve_links(identity(0).incarnation, welcome, is_host=True)
     accepting = asyncio.create_task(listener.accept(identity(0), identity(CROWD)))
     loop = asyncio.get_running_loop()
     async with crowd_at(listener.port) as socks:
@@ -84,6 +84,20 @@ async def test_all_clients_come_for_the_services_at_once() -> None:
             assert reply.status is Status.ACCEPTED
     await listener.close()
     await asyncio.gather(accepting, return_exceptions=True)
+
+
+async def test_all_clients_probe_client_0_at_once_where_it_has_no_services() -> None:
+    host = GrpcNetwork(own=None, loopback=True, num_clients=CROWD + 1)
+    listener = await host.serve_links(identity(0).incarnation, is_host=True)
+    loop = asyncio.get_running_loop()
+    async with crowd_at(listener.port) as socks:
+        for client_id, sock in enumerate(socks, 1):
+            await loop.sock_sendall(sock, Hello(Purpose.PROBE, identity(client_id), identity(0)).encode())
+        for sock in socks:
+            reply = decode_reply(await reply_to(sock))
+            assert reply is not None
+            assert reply.status is Status.ALIVE
+    await listener.close()
 
 
 async def test_a_client_gets_through_to_the_coordinator_in_a_silent_crowd() -> None:

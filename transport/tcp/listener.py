@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import ssl
+from collections.abc import AsyncIterator
 from typing import Any
 
 from ..crowds import crowd_timeout, visitors_max
@@ -34,20 +36,48 @@ _BACKLOG = 4096
 
 
 class _Seat:
-    """The place of one left neighbour's link.
+    """The place of one left neighbour's link, which the neighbour confirms once it has read that it is accepted.
+
+    A neighbour that dials again has given its former link up, whether or not that shows here. So its links take turns:
+    one that is alone may take as long as it likes, and one that others wait for has its time.
 
     Attributes:
-        accepted: its link, in the end.
-        turn: of its links that wait for their confirmation.
-        claims: the number of these.
-        confirming: the time-out of the one whose turn it is.
+        accepted: the link that was confirmed, in the end.
     """
 
     def __init__(self) -> None:
         self.accepted: asyncio.Future[Link] = asyncio.get_running_loop().create_future()
-        self.turn = asyncio.Lock()
-        self.claims = 0
-        self.confirming: asyncio.Timeout | None = None
+        self._turn = asyncio.Lock()
+        self._num_waiting = 0
+        self._time_of_turn: asyncio.Timeout | None = None
+
+    @contextlib.asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Wait for the turn of one more link, and end that of a former one in time."""
+        self._num_waiting += 1
+        try:
+            if self._time_of_turn is not None and self._time_of_turn.when() is None:
+                self._time_of_turn.reschedule(asyncio.get_running_loop().time() + HELLO_TIMEOUT)
+            await self._turn.acquire()
+        finally:
+            self._num_waiting -= 1
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    async def confirm(self, link: TcpLink) -> None:
+        """Wait until the neighbour confirms the link whose turn it is.
+
+        Raises:
+            TimeoutError: it did not, and others wait for their turn.
+            ConnectionClosedError: the link ended.
+        """
+        try:
+            async with asyncio.timeout(HELLO_TIMEOUT if self._num_waiting else None) as self._time_of_turn:
+                await link.receive_into(memoryview(bytearray(len(CONFIRMATION))))
+        finally:
+            self._time_of_turn = None
 
     def close(self) -> None:
         """End the link, or the wait for it."""
@@ -62,18 +92,18 @@ class TcpLinkListener:
     Args:
         incarnation: of this peer.
         patience: see `LinkConnector`.
-        welcome: greets the service links, which all clients of the job may open in the same moment.
-        num_clients: of the job.
+        welcome: greets the service links; without it there are none.
+        crowd: clients that may come in one moment: the whole job to client 0, for its services or to probe it.
     """
 
     def __init__(
-        self, incarnation: int, patience: float, welcome: ServiceWelcome | None = None, num_clients: int = 1
+        self, incarnation: int, patience: float, welcome: ServiceWelcome | None = None, crowd: int = 0
     ) -> None:
         self._policy = AcceptancePolicy(incarnation, has_services=welcome is not None)
         self._patience = patience
         self._welcome = welcome
-        self._strangers_max = _STRANGERS_MAX if welcome is None else visitors_max(num_clients)
-        self._hello_timeout = HELLO_TIMEOUT if welcome is None else crowd_timeout(HELLO_TIMEOUT, num_clients)
+        self._strangers_max = visitors_max(crowd) if crowd else _STRANGERS_MAX
+        self._hello_timeout = crowd_timeout(HELLO_TIMEOUT, crowd)
         self._services: list[TcpServiceLink] = []
         self._services_to_sift = _STRANGERS_MAX
         self._servers: list[asyncio.Server] = []
@@ -184,40 +214,29 @@ class TcpLinkListener:
             await self._wait_formed(link)
             status = self._policy.judge(hello)
         assert status is not None
-        return Status.ACCEPTED if status is Status.ALREADY_LINKED else status  # judged again in `_confirm`
+        return Status.ACCEPTED if status is Status.ALREADY_LINKED else status  # judged again in `_accept`
 
     async def _reply(self, link: TcpLink, status: Status) -> None:
         await link.send(Reply(status, self._policy.incarnation).encode())
 
     async def _accept(self, link: TcpLink, hello: Hello) -> None:
-        """Accept a neighbour's link once the neighbour has confirmed the answer.
+        """Accept a neighbour's link once the neighbour has confirmed the answer; another of its links may come first.
 
-        Where the neighbour dials again it has given the former link up, whether or not that shows here.
+        Raises:
+            TimeoutError: it has not confirmed this one, and has dialled again.
+            ConnectionClosedError: the link ended.
         """
         seat = self._seats[hello.sender]
-        if seat.confirming is not None and seat.confirming.when() is None:
-            seat.confirming.reschedule(asyncio.get_running_loop().time() + HELLO_TIMEOUT)
-        seat.claims += 1
-        try:
-            async with seat.turn:
-                await self._confirm(seat, link, hello)
-        finally:
-            seat.claims -= 1
-
-    async def _confirm(self, seat: _Seat, link: TcpLink, hello: Hello) -> None:
-        status = self._policy.judge(hello)
-        assert status is not None
-        await self._reply(link, status)
-        if status is not Status.ACCEPTED:
-            _log.info("a second link of the left neighbour was not accepted")
-            return link.close()
-        try:
-            async with asyncio.timeout(HELLO_TIMEOUT if seat.claims > 1 else None) as seat.confirming:
-                await link.receive_into(memoryview(bytearray(len(CONFIRMATION))))
-        finally:
-            seat.confirming = None
-        self._policy.linked.add(hello.sender)
-        return seat.accepted.set_result(link)
+        async with seat.turn():
+            status = self._policy.judge(hello)
+            assert status is not None
+            await self._reply(link, status)
+            if status is not Status.ACCEPTED:
+                _log.info("a second link of the left neighbour was not accepted")
+                return link.close()
+            await seat.confirm(link)
+            self._policy.linked.add(hello.sender)
+            return seat.accepted.set_result(link)
 
     async def _wait_formed(self, link: TcpLink) -> None:
         """Wait until the job has formed: the neighbour may have heard of that before this peer.

@@ -119,7 +119,7 @@ async def _serve(assignment: Assignment, host: HostPipe, clients: int) -> None:
     network = GrpcNetwork(
         own=None, loopback=True, bind_address=LOOPBACK, ring_port=assignment.ports[0], num_clients=clients
     )
-    listener = await network.serve_links(identity(0).incarnation, server.welcome)
+    listener = await network.serve_links(identity(0).incarnation, server.welcome, is_host=True)
     host.say("serving", None)
     await listener.accept(identity(0), identity(clients - 1))
 
