@@ -91,12 +91,11 @@ class SessionPump:
     async def _write(self) -> str | None:
         """Write what there is; returns how the connection ended, where it has."""
         try:
-            while self._has_more:
-                self._has_more = False
-                while (message := self._next_to_send()) is not None:
-                    await self._connection.send(message)
+            while (message := self._next_to_send()) is not None:
+                await self._connection.send(message)
         except ConnectionClosedError as error:
             return str(error)
+        self._has_more = False  # what comes from now on, before this has ended, is for the next writer
         return ENDED_HERE if self._is_finishing else None
 
     def _has_written(self, writer: asyncio.Task[str | None]) -> None:

@@ -31,7 +31,7 @@ class WatchDriver:
         self._incoming: Link | None = None
 
     def begin(self, incoming: Link, outgoing: Link) -> None:
-        """Take what the right neighbour says over the link to it, and what came already; the left one is told."""
+        """Begin to receive messages of the right neighbour, with those that came already, and to send to the left."""
         self._incoming = incoming
         outgoing.receive_messages(self._receive)
 

@@ -104,6 +104,10 @@ class Detector:
         listened_since = now if self._listening_since is None else self._listening_since
         return now - max(self._last_heard.get(client_id, now), listened_since)
 
+    def judges(self, client_id: int) -> bool:
+        """Return whether silence of a client is judged."""
+        return client_id in self._last_heard
+
     def forget(self, client_id: int) -> None:
         """Stop judging a client."""
         self._last_heard.pop(client_id, None)

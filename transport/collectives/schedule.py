@@ -54,6 +54,16 @@ Lane = tuple[Hop, ...]
 """Hops one after the other; of a value in segments, all for one before those for the next."""
 
 
+_BEGIN = {of: Hop(None, False, (of,)) for of in RingOf}
+"""The first client of a ring sends its value around it."""
+
+_ADD = {of: Hop(of, True, (of,)) for of in RingOf}
+"""Any other adds its own to the value that comes, and sends the sum on."""
+
+_END = {of: Hop(of, False, ()) for of in RingOf}
+"""The sum comes back to the first."""
+
+
 def gathering(client_id: int, place: GroupPlace) -> tuple[Lane, ...]:
     """Return the lanes of a client where a value is gathered.
 
@@ -61,15 +71,15 @@ def gathering(client_id: int, place: GroupPlace) -> tuple[Lane, ...]:
     takes the first one back would wait for its neighbours to take it in, and these for it.
     """
     if client_id != place.first:
-        return ((Hop(RingOf.GROUP, True, (RingOf.GROUP,)),),)
-    is_alone = place.first == place.last
-    around: tuple[Lane, ...] = () if is_alone else ((Hop(None, False, (RingOf.GROUP,)),),)
-    back: Lane = () if is_alone else (Hop(RingOf.GROUP, False, ()),)
+        return ((_ADD[RingOf.GROUP],),)
+    has_others = place.first != place.last
+    begin: tuple[Lane, ...] = ((_BEGIN[RingOf.GROUP],),) if has_others else ()
+    end: Lane = (_END[RingOf.GROUP],) if has_others else ()
     if place.count == 1:
-        return (*around, back)
+        return (*begin, end)
     if place.index > 0:
-        return (*around, (*back, Hop(RingOf.LEADERS, True, (RingOf.LEADERS,))))
-    return (*around, (*back, Hop(None, False, (RingOf.LEADERS,))), (Hop(RingOf.LEADERS, False, ()),))
+        return (*begin, (*end, _ADD[RingOf.LEADERS]))
+    return (*begin, (*end, _BEGIN[RingOf.LEADERS]), (_END[RingOf.LEADERS],))
 
 
 def spreading(client_id: int, place: GroupPlace) -> Hop:

@@ -22,7 +22,8 @@ class GroupReports:
     """Who is heard through the leaders of groups.
 
     A group the leader of which cannot reach the coordinator, though it lives and begins waves, is silent as a whole:
-    its clients believe that it reports for them. They are asked for heartbeats of their own.
+    its clients believe that it reports for them. They are asked for heartbeats of their own. So are those of a leader
+    that leaves and has lost its connection, whether it still lives or not.
 
     Args:
         groups: the division of the job.
@@ -68,16 +69,24 @@ class GroupReports:
         for report in reports:
             self._detector.all_heard(self.clients_of(leader), now - max(report.age, 0.0))
 
+    def left(self, client_id: int, now: float) -> None:
+        """Note that a client is not judged any more, as it leaves and has no connection: its group is asked at once."""
+        if client_id in self._leaders:
+            self._look_due = now
+
     def to_ask(self, now: float) -> list[int]:
         """Return the clients to be asked for heartbeats, again and again as long as their leader is silent."""
         if not self._leaders or now < self._look_due:
             return []
         self._look_due = now + self._patience / _LOOKS
-        patience = self._patience
-        late = [c for c in self._groups.leaders if self._detector.unheard(c, now) >= patience]
-        due = [c for c in late if now - self._asked.get(c, -math.inf) >= patience]
-        self._asked = {c: now if c in due else self._asked[c] for c in late}
+        silent = [leader for leader in self._groups.leaders if self._is_silent(leader, now)]
+        self._asked = {leader: self._asked.get(leader, -math.inf) for leader in silent}
+        due = [leader for leader, asked_at in self._asked.items() if now - asked_at >= self._patience]
+        self._asked.update(dict.fromkeys(due, now))
         return [client_id for leader in due for client_id in self.clients_of(leader)[1:]]
+
+    def _is_silent(self, leader: int, now: float) -> bool:
+        return not self._detector.judges(leader) or self._detector.unheard(leader, now) >= self._patience
 
     def deadline(self) -> float | None:
         """Return when to look at the leaders next."""

@@ -268,6 +268,7 @@ class CoordinatorMachine:
             return []
         if member.is_leaving:
             self._detector.forget(client_id)
+            self._reports.left(client_id, now)
             return []
         self._suspicions.session_broke(client_id, f"its connection to the coordinator ended: {ended.reason}", now)
         return self._probe_suspects(now)

@@ -143,17 +143,18 @@ class GroupWatch:
         """Return when the next heartbeat to the coordinator is due; the last was sent at `sent_at`."""
         if self._leads:
             return self._report_due
-        direct = sent_at + self._coordinator.interval
+        regular = sent_at + self._coordinator.interval
         if not self._is_silent:
-            return max(direct, self._spoke_at)  # never in the past: it would look as if this client had not run
-        num_tests = max(math.floor((sent_at - self._first_test) / self._test_period) + 1, 0)
-        test = self._first_test + num_tests * self._test_period
+            return max(regular, self._spoke_at)  # never in the past: it would look as if this client had not run
+        wave_missed = self._came_at + self._coordinator.fallback_patience
         doubt = self._coordinator.doubt_due()
-        return min(
-            test,
-            max(direct, self._came_at + self._coordinator.fallback_patience),
-            test if doubt is None else max(direct, doubt),
-        )
+        speaks_at = wave_missed if doubt is None else min(wave_missed, doubt)
+        return min(self._test_due(sent_at), max(regular, speaks_at))
+
+    def _test_due(self, sent_at: float) -> float:
+        """Return the time of the first test of this client's connection after its heartbeat at `sent_at`."""
+        num_before = max(math.floor((sent_at - self._first_test) / self._test_period) + 1, 0)
+        return self._first_test + num_before * self._test_period
 
     def _marked(self, beat: Beat, place: Place) -> Beat:
         return beat if place[0] < 0 else with_mark(beat, StepMark(self._client_id, *place))

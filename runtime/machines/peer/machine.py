@@ -44,7 +44,7 @@ from ....transport.wire.messages import (
 from ..core_table import CoreTable
 from ..detector import Lag
 from ..failure_errors import goodbye_cause, of_refusal
-from ..id_ranges import leaver_ids, pack_ids, unpack_ids
+from ..id_ranges import unpack_ids
 from ..job_lists import named
 from ..phases import Phase, Progress, Timeline
 from ..probes import Tags
@@ -54,6 +54,8 @@ from .coordinator_watch import CoordinatorWatch
 from .group_watch import GroupWatch
 from .heartbeats import Heartbeats
 from .job_view import ClientState, JobView
+from .leavers import Leavers
+from .outbox import Outbox
 from .program import place_of
 from .states import BEFORE_UP, REGISTERED, RING_NEEDED, PeerState
 
@@ -83,7 +85,7 @@ class PeerMachine:
     def __init__(self, config: PeerConfig, now: float) -> None:
         self.config = config
         self.timeline = Timeline(config.client_id, now)
-        self._leavers: frozenset[int] = frozenset()
+        self._leavers = Leavers()
         self._state = PeerState.NEW
         self._last_phase: Phase | None = None
         self.view = JobView(config, now)
@@ -95,6 +97,7 @@ class PeerMachine:
         self._tags = Tags()
         self._num_registrations = 0
         self._lag = Lag()
+        self._outbox = Outbox(self._lag, now)
         self._initialization_deadline = now + config.initialization_timeout
         self._table: CoreTable | None = None
         self._heartbeats = Heartbeats()
@@ -103,8 +106,6 @@ class PeerMachine:
         self._backend_error: tuple[float, BringupError] | None = None
         self._leave_deadline: float | None = None
         self._program: ev.ProgressReported | None = None
-        self._held: Effects = []
-        self._early_leavers: Effects = []
 
     # Transitions.
 
@@ -117,7 +118,7 @@ class PeerMachine:
         effects = self._handle(event, now)
         if self.phase is not phase:
             self._heartbeats.phase_changed(now)
-        return self._hold(effects) if self._lag.is_reading(now) else self._release(effects)
+        return self._outbox.pass_through(effects, now, is_registered=self._state in REGISTERED)
 
     def _handle(self, event: ev.PeerEvent, now: float) -> Effects:
         match event:
@@ -194,7 +195,7 @@ class PeerMachine:
                 self.view.commit()
                 self.timeline.leave(Phase.COMMIT, now)
                 up = ev.Up(formed.job_id, formed.epoch, self.view.roster, self._table, spans, formed.has_services)
-                return [up, *self._early_leavers]
+                return [up, *self._leavers.take_untold()]
             case Verdict():
                 return [*self._pass_on(message), *self._close(self.view.of_verdict(message))]
             case Refused():
@@ -237,7 +238,7 @@ class PeerMachine:
         self._watch.awake(now)
         if self._lag.is_reading(now):
             return []
-        return self._release(self._fall_due(now))
+        return self._outbox.pass_through(self._fall_due(now), now, is_registered=self._state in REGISTERED)
 
     def _fall_due(self, now: float) -> Effects:
         if end := self._judge(now):
@@ -277,11 +278,10 @@ class PeerMachine:
         if self._state is PeerState.CLOSED:
             return None
         candidates = [self._watch.deadline(), self._heartbeat_due(), self._redial_due(), self._ask_due()]
-        candidates += [self._leave_deadline, None if self._group is None else self._group.wave_due()]
+        candidates += [self._leave_deadline, self._outbox.due()]
+        candidates.append(None if self._group is None else self._group.wave_due())
         if self._state in BEFORE_UP:
             candidates.append(self._initialization_deadline)
-        if self._held:
-            candidates.append(self._began)
         candidates += [waiting[0] for waiting in (self._suspected, self._backend_error) if waiting is not None]
         dues = [due for due in candidates if due is not None]
         return self._lag.after(min(dues)) if dues else None
@@ -359,21 +359,17 @@ class PeerMachine:
         return [ev.Send(Leave(self.config.shutdown_timeout, collectives))]
 
     def _on_leaving(self, message: Leaving) -> Effects:
-        ids = frozenset(leaver_ids(message.leavers))
-        if ids <= self._leavers:
-            return []  # it has come around the group, or both ways
-        self._leavers |= ids
-        if self._suspected is not None and self._suspected[1] in ids:
+        if not self._leavers.add(message):
+            return []
+        if self._suspected is not None and self._suspected[1] in self._leavers:
             self._suspected = None
-        if self._state is PeerState.COMMITTING:  # a neighbour's message may overtake the commit
-            self._early_leavers.append(ev.OthersLeave(message.leavers))
-            return self._pass_on(message)
-        return [*self._pass_on(message), ev.OthersLeave(message.leavers)]
+        told = [] if self._state is PeerState.COMMITTING else self._leavers.take_untold()
+        return [*self._pass_on(message), *told]
 
     def _on_dismissed(self, dismissed: Dismissed) -> Effects:
         missing = dismissed.missing
         error = self.view.not_joined(missing, dismissed.num_missing) if missing else None
-        self._leavers = frozenset(range(self.config.num_clients)).difference(unpack_ids(missing))
+        self._leavers.ended(set(range(self.config.num_clients)).difference(unpack_ids(missing)))
         self._end(error)
         return [ev.Left(tuple(unpack_ids(missing)), error)]
 
@@ -441,7 +437,7 @@ class PeerMachine:
     @property
     def leavers(self) -> tuple[int, ...]:
         """The clients that are known to be leaving, as pairs of ids."""
-        return pack_ids(self._leavers)
+        return self._leavers.packed()
 
     def progress(self, now: float) -> Progress:
         """Return the state of the bring-up, for a progress line."""
@@ -462,21 +458,6 @@ class PeerMachine:
             return None
         regular = sent_at + self._watch.interval if self._group is None else self._group.heartbeat_due(sent_at)
         return self._heartbeats.due(regular, self.phase, self.view.updated_at, patience_ends)
-
-    def _hold(self, effects: Effects) -> Effects:
-        """Keep the messages of a client that has yet to read what came while it did not run.
-
-        A coordinator that has gone meanwhile has left its last words there: to write would break the connection, and
-        lose them.
-        """
-        if self._state not in REGISTERED:
-            return effects
-        self._held += [effect for effect in effects if isinstance(effect, ev.Send)]
-        return [effect for effect in effects if not isinstance(effect, ev.Send)]
-
-    def _release(self, effects: Effects) -> Effects:
-        held, self._held = self._held, []
-        return [*held, *effects] if held else effects
 
     def _redial(self, now: float) -> Effects:
         if self._state is PeerState.REGISTERING:

@@ -50,6 +50,31 @@ def test_a_group_whose_leader_is_silent_is_asked_once() -> None:
     assert told.to_ask(13.0) == [1, 2, 4, 5, 7, 8], "it is silent again"
 
 
+def test_a_group_whose_leader_leaves_and_has_gone_is_asked_at_once_and_again() -> None:
+    told, detector = reports()
+    detector.awake(1.0)
+    detector.forget(3)
+    told.left(3, 1.0)
+    assert told.deadline() == 1.0
+    assert told.to_ask(1.0) == [4, 5]
+    assert told.to_ask(2.25) == []
+    for second in (2.0, 4.0, 6.0):
+        detector.awake(second)
+        for leader in (0, 6):
+            detector.heard(leader, second)
+    assert told.to_ask(6.0) == [4, 5]
+    detector.heard(3, 7.0)
+    assert told.to_ask(11.0) == [1, 2, 7, 8], "it has come back, and the others are silent"
+
+
+def test_a_client_that_leads_nobody_may_go() -> None:
+    told, detector = reports()
+    detector.forget(4)
+    told.left(4, 1.0)
+    assert told.deadline() == 1.25
+    assert told.to_ask(1.25) == []
+
+
 def test_a_coordinator_that_did_not_run_asks_nobody() -> None:
     told, detector = reports()
     detector.awake(60.0)
