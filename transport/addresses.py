@@ -72,7 +72,7 @@ class Address:
     def is_wildcard(self) -> bool:
         """Whether it means every interface (`0.0.0.0`, `::`), which can be bound but not dialled."""
         if ":" not in self.host:
-            return self.host == "0.0.0.0"
+            return self.host == "0.0.0.0"  # noqa: S104 - nothing is bound here
         ip = _unmapped(self.host)
         return ip is not None and ip.is_unspecified
 

@@ -84,7 +84,7 @@ class Names:
     def _ask(self, host: str) -> asyncio.Future[None] | None:
         """Start a look-up if one is due; returns a future if there is no earlier result."""
         with self._lock:
-            record = self._records.setdefault(host, NameRecord(random.random()))
+            record = self._records.setdefault(host, NameRecord(random.random()))  # noqa: S311 - it spreads load
             now = time.monotonic()
             if record.begin(now):
                 try:

@@ -138,7 +138,7 @@ class StartupScenario:
         self._settings = settings
         self._startup: list[Row] = []
         self._process: list[Row] = []
-        self._rng = random.Random(settings.seed)
+        self._rng = random.Random(settings.seed)  # noqa: S311 - to be repeated
         self.title = (
             f"seed {settings.seed}, {settings.runs} runs, start order {settings.start_order}, "
             f"clients by {settings.spawn}"

@@ -8,6 +8,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+from ..lib.dangers import dangers_in
+
 ROOT = Path(__file__).parents[2]
 NOT_SHIPPED = {"scripts", "tests"}
 SHIPPED_SUFFIXES = {".py", ".pyi", ".proto", ".typed"}
@@ -34,9 +36,12 @@ def test_the_wheel_from_the_sdist_is_the_tree(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
+        sources = {name: archive.read(name).decode() for name in names if name.endswith(".py")}
         metadata = {name.split("/", 1)[1]: archive.read(name).decode() for name in names if ".dist-info/" in name}
     assert {name for name in names if ".dist-info/" not in name} == expected
     assert {"bringup/py.typed", "bringup/devices/topology/protos/bringup_topology.proto"} <= expected
     assert metadata["licenses/LICENSE"] == (ROOT / "LICENSE").read_text()
     assert "bringup = bringup.commands.main:main" in metadata["entry_points.txt"]
     assert (ROOT / "README.md").read_text().strip() in metadata["METADATA"]
+    running = {name for name, source in sources.items() if dangers_in(source)}
+    assert running == {"bringup/processes/program.py"}, "what runs what it is given"

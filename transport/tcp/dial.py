@@ -45,7 +45,7 @@ async def reach(
     Raises:
         DialError: there is no use in further attempts.
     """
-    attempts = Attempts(goal, time.monotonic(), num_clients, random.random())
+    attempts = Attempts(goal, time.monotonic(), num_clients, random.random())  # noqa: S311 - it spreads load
     last: Trouble | None = None
     while True:
         try:

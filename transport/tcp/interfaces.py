@@ -35,7 +35,7 @@ def bind_hosts(bind_address: str | None, loopback: bool, own: Address | None) ->
         return literal_hosts(Address(bind_address.strip("[]"), 1)) or [bind_address]
     if not loopback:
         is_ipv4 = own is not None and own.host.replace(".", "").isdigit()
-        return ["0.0.0.0"] if is_ipv4 or not _has_ipv6() else ["::"]
+        return ["0.0.0.0"] if is_ipv4 or not _has_ipv6() else ["::"]  # noqa: S104 - a job of several hosts
     return ["127.0.0.1", "::1"] if own is None else literal_hosts(own)
 
 

@@ -53,7 +53,7 @@ class FaultScenario:
 
     def __init__(self, settings: Settings, faults: Sequence[Fault]) -> None:
         self._settings = settings
-        self._rng = random.Random(settings.seed)
+        self._rng = random.Random(settings.seed)  # noqa: S311 - to be repeated
         self._rows = {
             (fault, clients): FaultRow(
                 BRINGUP.name, fault, clients, settings.limits.bound(fault), settings.limits.floor(fault)

@@ -49,7 +49,7 @@ class ScaleScenario:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._rng = random.Random(settings.seed)
+        self._rng = random.Random(settings.seed)  # noqa: S311 - to be repeated
         self._rows = [Row(clients) for clients in settings.clients]
         options = "".join(f", {name}={value:g}" for name, value in settings.options.items())
         self.title = (
