@@ -138,6 +138,9 @@ class SystemFacts:
 
         Their names and addresses are on every client when `initialize()` returns. They are decoded by the first use,
         which takes some 10 ms in a job of 10,000 clients.
+
+        Where more than 64 clients are late at once, only the 64 heard the longest ago show as late: the
+        `last_heartbeat_age` of the others is that of clients that are on time.
         """
         machine = self._peer.machine
         now = self._peer.clock()

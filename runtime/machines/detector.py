@@ -130,24 +130,30 @@ class Detector:
         that have not been heard for the timeout: they may have fallen silent at the same moment.
         """
         now = now if self._caught_up_at is None else min(now, self._caught_up_at)
-        if self._listening_since is None or now - self._listening_since < self.timeout:
-            return []
-        if now - self._heard_since < self.timeout + self._interval:
+        if now < self._silence_due():
             return []
         silent = self._not_heard_since(now - self.timeout)
-        late = [(client_id, now - self._last_heard[client_id]) for client_id in silent]
-        if not late or late[0][1] < self.timeout + self._interval:
+        if now < self._silence_due():  # they have been looked at again
             return []
-        return [(client_id, age - self._interval) for client_id, age in late]
+        return [(client_id, now - self._last_heard[client_id] - self._interval) for client_id in silent]
 
     def deadline(self) -> float | None:
         """Return when to wake this next: to judge, or to show that the judge is awake."""
-        if not self._last_heard or self._last_awake is None or self._listening_since is None:
+        if not self._last_heard or self._last_awake is None:
             return None
-        due = max(self._heard_since + self._interval, self._listening_since) + self.timeout
+        due = self._silence_due()
         if due <= self._last_awake and self._caught_up_at is not None:
             due = self._last_awake + _UNREAD_PAUSE
         return min(due, self._last_awake + self._interval)
+
+    def _silence_due(self) -> float:
+        """Return when the client that was heard the longest ago, as far as is known, is to be declared dead.
+
+        One expression for the deadline and for the judgement: two that differ by a rounding make a wake in vain.
+        """
+        if self._listening_since is None:
+            return _EVER
+        return max(self._heard_since + self._interval, self._listening_since) + self.timeout
 
     def _not_heard_since(self, moment: float) -> list[int]:
         """Return the clients that were not heard after a moment, the one heard longest ago first."""

@@ -244,7 +244,7 @@ class Refused(First, frozen=True, tag=42):
 
 
 class HeartbeatAck(Body, frozen=True, tag=43):
-    """The coordinator's sign of life.
+    """The coordinator's sign of life; of sequence 0, where it answers a registration or asks for a heartbeat.
 
     `missing` lists the first of the `num_missing` clients that have not registered, as pairs of first and last id;
     `behind` the clients in the earliest phase while the job comes up; `steps` those furthest behind in the program.
@@ -349,6 +349,7 @@ class Beat(Body, frozen=True, tag=56):
         overdue: as in `HeartbeatAck`, like the next two.
         updates: see above.
         slowest: `HeartbeatAck.steps`, of the whole job.
+        behind: as in `HeartbeatAck`.
     """
 
     number: Unsigned
@@ -362,6 +363,7 @@ class Beat(Body, frozen=True, tag=56):
     overdue: Annotated[tuple[Overdue, ...], _MANY] = ()
     updates: Annotated[tuple[MemberUpdate, ...], _MANY] = ()
     slowest: Annotated[tuple[Step, ...], _MANY] = ()
+    behind: Annotated[tuple[Behind, ...], _MANY] = ()
 
 
 # Over the ring, from client 0 to all or from each to all.

@@ -85,23 +85,24 @@ class JobView:
         self._failed: dict[int, str] = {}
 
     def acknowledge(self, ack: HeartbeatAck, now: float) -> None:
-        """Take in an answer to a heartbeat."""
+        """Take in an answer; one to a heartbeat has news."""
         self._is_registered = True
-        self.updated_at = now
         self.host = ack.host[0] if ack.host else self.host
+        if ack.sequence == 0:
+            return
+        self.updated_at = now
         self._missing, self._num_missing = ack.missing, ack.num_missing
-        self._behind = ack.behind[0] if ack.behind else None
         updates = {update.client_id: update for update in ack.updates}
         self._updates.update(updates)
         self._to_pass_on.update(updates)
-        self._learn(ack.overdue, ack.steps, now)
+        self._learn(ack.overdue, ack.steps, ack.behind, now)
         self.seen = max(self.seen, ack.news)
 
     def told_by(self, beat: Beat, now: float) -> bool:
         """Take in the news of a wave; returns whether no change was left out."""
         if beat.answered_age >= 0.0 and (updated_at := now - beat.answered_age) > self.updated_at:
             self.updated_at = updated_at
-            self._learn(beat.overdue, beat.slowest, now)
+            self._learn(beat.overdue, beat.slowest, beat.behind, now)
         if beat.news >= self.seen:
             self._updates.update({update.client_id: update for update in beat.updates})
         is_gapless = beat.since <= self.seen
@@ -116,11 +117,22 @@ class JobView:
         updates, self._to_pass_on = tuple(self._to_pass_on.values()), {}
         since, self._passed_on = self._passed_on, self.seen
         overdue = tuple([Overdue(client_id, late) for client_id, late in self._overdue.items()])
-        return replace(beat, since=since, news=self.seen, overdue=overdue, updates=updates, slowest=slowest)
+        return replace(
+            beat,
+            since=since,
+            news=self.seen,
+            overdue=overdue,
+            updates=updates,
+            slowest=slowest,
+            behind=() if self._behind is None else (self._behind,),
+        )
 
-    def _learn(self, overdue: tuple[Overdue, ...], slowest: tuple[Step, ...], now: float) -> None:
+    def _learn(
+        self, overdue: tuple[Overdue, ...], slowest: tuple[Step, ...], behind: tuple[Behind, ...], now: float
+    ) -> None:
         self._overdue = {late.client_id: late.age for late in overdue}
         self._slowest = slowest
+        self._behind = behind[0] if behind else None
         self._steps.update({step.client_id: (step.step, now - step.age) for step in slowest})
 
     def form(self, formed: Formed) -> None:
@@ -269,12 +281,12 @@ class JobView:
             phase, laggards, num = str(self._phase), set(range(self._config.num_clients)), self._config.num_clients
         else:
             phase, laggards, num = behind.phase, set(unpack_ids(behind.ids)), behind.num_clients
-        if own in laggards:
-            laggards.remove(own)
-            num -= 1
-        if not laggards or place_of(own_phase) < place_of(phase):
+        # Where it has left the phase it is still counted, unless it is listed: whether it was is not known then.
+        is_counted = own in laggards or (own_phase == phase and len(laggards) < num and own > max(laggards))
+        others, num_others = laggards - {own}, num - is_counted
+        if not others or place_of(own_phase) < place_of(phase):
             return own_phase, {own}, 1
-        return (phase, laggards | {own}, num + 1) if own_phase == phase else (phase, laggards, num)
+        return (phase, others | {own}, num_others + 1) if own_phase == phase else (phase, others, num_others)
 
     def _with_addresses(self, client_ids: Iterable[int]) -> dict[int, str]:
         return {client_id: self.address_of(client_id) for client_id in client_ids}

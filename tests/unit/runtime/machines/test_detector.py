@@ -75,6 +75,18 @@ def test_it_asks_to_be_woken_when_silence_becomes_death_and_every_interval_until
     assert detector.deadline() == 13.0
 
 
+@pytest.mark.parametrize("interval", [0.1, 0.3, 0.7, 1.0])
+@pytest.mark.parametrize("timeout", [0.35, 1.1, 10.0])
+def test_it_judges_when_it_asked_to_be_woken_for_that_and_not_a_rounding_later(timeout: float, interval: float) -> None:
+    for tenth in range(1, 200):
+        detector = Detector(timeout, interval)
+        detector.awake(tenth / 10)
+        detector.heard(1, tenth / 10)
+        while (due := detector.deadline()) is not None and not detector.silent(due):
+            assert due > (detector._last_awake or 0.0), "it is woken in vain, again and again"
+            detector.awake(due)
+
+
 def test_it_sleeps_while_there_is_nobody_to_judge() -> None:
     assert listened(3.0).deadline() is None
 

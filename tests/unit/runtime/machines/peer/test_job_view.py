@@ -10,12 +10,14 @@ from bringup.errors import PeerFailedError, RendezvousTimeoutError
 from bringup.runtime.machines.peer.job_view import ClientState, JobView
 from bringup.runtime.machines.phases import Phase
 from bringup.transport.wire.messages import (
+    Beat,
     Behind,
     Formed,
     GroupPlace,
     HeartbeatAck,
     MemberInfo,
     MemberUpdate,
+    Overdue,
     Step,
     Verdict,
 )
@@ -76,6 +78,36 @@ def test_of_very_many_it_knows_the_first_and_their_number() -> None:
     view.acknowledge(ack(behind=Behind("devices", (2, 2, 4, 5), 40)), 2.0)
     assert view.waiting_for(Phase.RING) == "clients 2, 4-5 and 37 more in phase devices"
     assert "40 of 1000 clients were not ready" in str(view.timed_out(Phase.RING))
+
+
+def test_it_counts_itself_once_where_not_all_are_named() -> None:
+    view = JobView(peer_config(1000, client_id=900), 0.0)
+    view.form(replace(FORMED, place=GroupPlace(0, 1, 0, 999)))
+    view.acknowledge(ack(behind=Behind("merge", (2, 2, 4, 5), 40)), 1.0)
+    assert view.waiting_for(Phase.MERGE) == "clients 2, 4-5, 900 and 36 more in phase merge"
+    assert "40 of 1000 clients were not ready" in str(view.timed_out(Phase.MERGE))
+    view.acknowledge(ack(behind=Behind("merge", (2, 2, 901, 901), 40)), 2.0)
+    assert view.waiting_for(Phase.MERGE) == "clients 2, 900-901 and 38 more in phase merge", "it was not counted"
+
+
+def test_what_asks_for_a_heartbeat_is_no_news() -> None:
+    view = formed()
+    late, behind = (Overdue(3, 2.0),), Behind("devices", (3, 3), 1)
+    view.acknowledge(ack(behind=behind, overdue=late), 1.0)
+    view.acknowledge(HeartbeatAck(0, (), (), ()), 5.0)
+    assert view.age_of(3, 5.0) == 6.0
+    assert view.waiting_for(Phase.RING) == "client 3 in phase devices"
+
+
+def test_a_wave_tells_who_is_furthest_behind() -> None:
+    leader, member = formed(), formed()
+    leader.acknowledge(ack(behind=Behind("devices", (3, 3), 1)), 1.0)
+    told = leader.tell(Beat(1, 0.0, 0.0, answered_age=0.5), 1.5)
+    assert member.told_by(told, 1.5)
+    assert member.waiting_for(Phase.RING) == "client 3 in phase devices"
+    leader.acknowledge(ack(), 2.0)
+    member.told_by(leader.tell(Beat(2, 0.0, 0.0, answered_age=0.25), 2.5), 2.5)
+    assert member.waiting_for(Phase.RING) == "clients 0, 2-3 in phase rendezvous"
 
 
 def test_ages_and_steps_count_from_when_the_coordinator_told_them() -> None:

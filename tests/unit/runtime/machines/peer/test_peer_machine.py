@@ -113,7 +113,9 @@ def registering() -> Script:
 
 def waiting(*missing: int) -> Script:
     script = registering()
-    script.hear(HeartbeatAck(0, missing, (), ()))
+    script.hear(HeartbeatAck(0, (), (), ()))
+    if missing:
+        script.hear(HeartbeatAck(1, missing, (), ()))
     return script
 
 
