@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-_SECONDS_PER_CLIENT = 0.002
+_SECONDS_PER_CLIENT = 0.004
 """Of client 0's loop for the heartbeats of one round, and for all else that it does for a client while it comes up."""
 
-_PACES_OF_SILENCE = 4
+_PHASE_REPORT_DELAY = 0.25
+"""Seconds that a new phase has to last before it is reported out of turn: those of a bring-up that gets on are shorter,
+and each report takes client 0 a message in and one out while it has most to do."""
+
+_PACES_OF_SILENCE = 2
 """Heartbeats that may fail to come before silence is judged."""
 
 _SECONDS_PER_TEST = 0.06
@@ -21,6 +25,11 @@ _MISSED_INTERVALS = 1.5
 def pace(num_clients: int, interval: float) -> float:
     """Return the seconds between two heartbeats of one client while the job comes up; `interval` in a small job."""
     return max(interval, _SECONDS_PER_CLIENT * num_clients)
+
+
+def phase_report_delay(num_clients: int) -> float:
+    """Return the seconds that a new phase has to last before it is reported out of turn; a pace in a large job."""
+    return max(_PHASE_REPORT_DELAY, _SECONDS_PER_CLIENT * num_clients)
 
 
 def patience(num_clients: int, interval: float, timeout: float) -> float:

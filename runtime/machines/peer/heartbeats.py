@@ -6,9 +6,8 @@ from collections import deque
 
 from ..phases import Phase
 
-_PHASE_REPORT_DELAY = 0.25
-"""Seconds that a new phase has to last before it is reported out of turn: those of a bring-up that gets on are shorter,
-and each report takes client 0 a message in and one out while it has most to do."""
+_TOLD = (Phase.COMMIT, Phase.READY, Phase.LEAVING)
+"""Phases of a client that the coordinator knows of by a message of their own."""
 
 _UNANSWERED_MAX = 1024
 """Heartbeats of which it is known when they were sent: far more than a coordinator owes answers to that is not lost."""
@@ -20,13 +19,17 @@ _FRESH_NEWS_BEFORE_DEADLINE = 0.25
 class Heartbeats:
     """One peer's heartbeats: when they are due, and soon after a phase that lasts has begun.
 
+    Args:
+        report_delay: seconds that a new phase has to last before it is reported out of turn.
+
     Attributes:
         sent: their number so far.
         sent_at: when the last was sent; the registration was the first, and before it there is none.
         answered_at: when the last was sent that was answered, if one was.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, report_delay: float) -> None:
+        self._report_delay = report_delay
         self.sent_at: float | None = None
         self.answered_at: float | None = None
         self._unanswered: deque[tuple[int, float]] = deque(maxlen=_UNANSWERED_MAX)
@@ -38,9 +41,9 @@ class Heartbeats:
         """Begin: the registration was the first."""
         self.sent_at = now
 
-    def phase_changed(self, now: float) -> None:
+    def phase_changed(self, phase: Phase, now: float) -> None:
         """Note that a new phase of this client has begun."""
-        self._phase_changed_at = now
+        self._phase_changed_at = None if phase in _TOLD else now
 
     def send(self, phase: Phase, now: float) -> int:
         """Note that one is sent now; returns its number."""
@@ -69,7 +72,7 @@ class Heartbeats:
         assert self.sent_at is not None
         due = regular
         if self._phase_changed_at is not None and phase is not self._phase:
-            due = min(due, self._phase_changed_at + _PHASE_REPORT_DELAY)
+            due = min(due, self._phase_changed_at + self._report_delay)
         if patience_ends is not None:
             last_news = patience_ends - _FRESH_NEWS_BEFORE_DEADLINE
             if updated_at < last_news and self.sent_at < last_news:

@@ -46,6 +46,7 @@ from ..detector import Lag
 from ..failure_errors import goodbye_cause, of_refusal
 from ..id_ranges import unpack_ids
 from ..job_lists import named
+from ..pacing import phase_report_delay
 from ..phases import Phase, Progress, Timeline
 from ..probes import Tags
 from . import events as ev
@@ -100,7 +101,7 @@ class PeerMachine:
         self._outbox = Outbox(self._lag, now)
         self._initialization_deadline = now + config.initialization_timeout
         self._table: CoreTable | None = None
-        self._heartbeats = Heartbeats()
+        self._heartbeats = Heartbeats(phase_report_delay(config.num_clients))
         self._group: GroupWatch | None = None
         self._suspected: tuple[float, int, str] | None = None
         self._backend_error: tuple[float, BringupError] | None = None
@@ -117,7 +118,7 @@ class PeerMachine:
         phase = self.phase
         effects = self._handle(event, now)
         if self.phase is not phase:
-            self._heartbeats.phase_changed(now)
+            self._heartbeats.phase_changed(self.phase, now)
         return self._outbox.pass_through(effects, now, is_registered=self._state in REGISTERED)
 
     def _handle(self, event: ev.PeerEvent, now: float) -> Effects:

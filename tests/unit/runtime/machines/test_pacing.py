@@ -11,10 +11,10 @@ from bringup.runtime.machines.pacing import pace, patience
     ("num_clients", "interval", "timeout", "expected"),
     [
         (4, 0.05, 0.1, (0.05, 0.1)),
-        (256, 1.0, 3.0, (1.0, 3.0)),
-        (1_000, 1.0, 10.0, (2.0, 18.0)),
-        (10_000, 1.0, 10.0, (20.0, 90.0)),
-        (10_000, 30.0, 60.0, (30.0, 60.0)),
+        (250, 1.0, 3.0, (1.0, 3.0)),
+        (1_000, 1.0, 10.0, (4.0, 18.0)),
+        (10_000, 1.0, 10.0, (40.0, 90.0)),
+        (5_000, 30.0, 60.0, (30.0, 60.0)),
     ],
 )
 def test_the_pace_follows_the_number_of_clients_and_patience_the_pace(

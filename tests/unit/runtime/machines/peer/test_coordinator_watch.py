@@ -54,7 +54,7 @@ def test_a_process_that_answers_is_not_lost_when_the_job_is_up_either() -> None:
 
 def test_heartbeats_are_paced_while_a_large_job_comes_up() -> None:
     watch = CoordinatorWatch(peer_config(10_000), 0.0)
-    assert watch.interval == 20.0
+    assert watch.interval == 40.0
     watch.awake(0.0)
     watch.heard(0.0)
     assert all(watch.awake(second) or not watch.silence(second) for second in range(100))

@@ -21,7 +21,7 @@ class Client:
 
     def __init__(self, client_id: int) -> None:
         config = peer_config(N, client_id=client_id)
-        self.heartbeats = Heartbeats()
+        self.heartbeats = Heartbeats(0.25)
         self.coordinator = CoordinatorWatch(config, 0.0)
         self.view = JobView(config, 0.0)
         self.heartbeats.begin(0.0)

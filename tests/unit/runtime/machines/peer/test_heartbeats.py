@@ -9,7 +9,7 @@ from bringup.runtime.machines.phases import Phase
 
 
 def begun() -> Heartbeats:
-    heartbeats = Heartbeats()
+    heartbeats = Heartbeats(0.25)
     assert heartbeats.sent_at is None
     heartbeats.begin(0.0)
     assert heartbeats.sent_at == 0.0, "the registration is the first"
@@ -18,12 +18,20 @@ def begun() -> Heartbeats:
 
 def test_a_phase_that_lasts_is_reported_soon_and_one_that_does_not_is_not() -> None:
     heartbeats = begun()
-    heartbeats.phase_changed(0.3)
+    heartbeats.phase_changed(Phase.DEVICES, 0.3)
     soon = heartbeats.due(1.0, Phase.DEVICES, 0.0, None)
     assert soon == pytest.approx(0.55)
     assert heartbeats.due(1.0, Phase.CONNECT, 0.0, None) == 1.0, "it is over again"
     assert heartbeats.send(Phase.DEVICES, 0.55) == 1
     assert heartbeats.due(1.55, Phase.DEVICES, 0.55, None) == 1.55
+
+
+@pytest.mark.parametrize("phase", [Phase.COMMIT, Phase.READY, Phase.LEAVING])
+def test_a_phase_that_begins_with_a_message_is_not_reported_beside_it(phase: Phase) -> None:
+    heartbeats = begun()
+    heartbeats.phase_changed(Phase.MERGE, 0.3)
+    heartbeats.phase_changed(phase, 0.4)
+    assert heartbeats.due(1.0, phase, 0.0, None) == 1.0
 
 
 def test_shortly_before_a_client_gives_up_it_asks_for_fresh_news_once() -> None:
