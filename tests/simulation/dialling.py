@@ -65,7 +65,6 @@ class Dial:
 
     Attributes:
         goal: what for.
-        is_swallowed: whether the connection is of no use, though it is made.
 
     Args:
         process: who dials.
@@ -89,7 +88,6 @@ class Dial:
         final: Callable[[Trouble], None] = lambda trouble: None,
     ) -> None:
         self.process = process
-        self.is_swallowed = False
         self.goal = goal
         self._target = target
         self._arrive = arrive
@@ -97,6 +95,7 @@ class Dial:
         self._report = report
         self._final = final
         self._last: TroubleKind | None = None
+        self._swallowed_since: float | None = None
         self._attempts = Attempts(goal, process.world.clock.now, process.world.num_clients if goal in _OF_ALL else 1)
 
     def attempt(self) -> None:
@@ -117,6 +116,16 @@ class Dial:
         """Somebody who was looked for has answered."""
         record = self.process.dials.records[self._target]
         record.worked(record.hosts[0])
+
+    def is_swallowed(self) -> bool:
+        """Return whether the connection, which is made now, is of no use, and note for how long that hinders."""
+        if self._swallowed_since is None:
+            return False
+        dials, world = self.process.dials, self.process.world
+        patience = OPEN_TIMEOUT if self.goal is Goal.SESSION else dials.registration_patience
+        dials.registration_patience *= 1 if self.goal is Goal.SESSION else 2
+        dials.hindrances.append((self._swallowed_since, world.clock.now + patience + 4 * world.network.latency.worst))
+        return True
 
     def fail(self, kind: TroubleKind) -> None:
         """An attempt has failed."""
@@ -163,10 +172,7 @@ class Dial:
         world = process.world
         world.clock.note(process.name, f"dials client {self._target}: {trouble}")
         if trouble == SWALLOWED:
-            self.is_swallowed = True
-            patience = OPEN_TIMEOUT if self.goal is Goal.SESSION else process.dials.registration_patience
-            process.dials.registration_patience *= 1 if self.goal is Goal.SESSION else 2
-            process.dials.hindrances.append((began, began + patience + 4 * world.network.latency.worst))
+            self._swallowed_since = began
             return self._ask(began)
         seconds = world.network.delay()
         if trouble is TroubleKind.UNANSWERED:

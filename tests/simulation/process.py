@@ -77,7 +77,7 @@ class Process(OsProcess):
         self.job: Job | None = None
         self.link = CoordinatorLink(self)
         self.sessions = CoordinatorSessions(self)
-        self.dials = Dials(config.heartbeat_timeout)
+        self.dials = Dials(config.registration_patience)
         self.ring_end: RingEnd | None = None
         self.is_over = False
         self.is_aborted = False

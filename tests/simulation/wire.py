@@ -101,7 +101,7 @@ class Wire:
         connection = Connection(link, sessions)
         connection.on_lost_at_client = lambda _: dial.fail(TroubleKind.BROKEN)
         sessions.accept(connection)
-        connection.begin(link.opened, number, connection, is_swallowed=dial.is_swallowed)
+        connection.begin(link.opened, number, connection, is_swallowed=dial.is_swallowed())
 
     # A process is asked whether it lives.
 

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from ....transport.wire.messages import PROTOCOL_VERSION, Register
 from ..job_lists import digest_of
 
+_REGISTRATION_SHARE = 0.25
+"""Of the time to come up, for an answer to the first registration: the next one gets twice as much, and a quarter is left
+for a third connection, where two lead nowhere."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerConfig:
@@ -38,6 +42,11 @@ class PeerConfig:
     fails_when_unhealthy: bool = False
     allow_empty: bool = False
     share_devices: bool = False
+
+    @property
+    def registration_patience(self) -> float:
+        """The seconds for an answer to the first registration; each next one gets twice as many."""
+        return min(self.heartbeat_timeout, _REGISTRATION_SHARE * self.initialization_timeout)
 
     def registration(self, link_address: str, attempt: int = 1) -> Register:
         """Return this peer's registration; `link_address` is where the others reach its links."""

@@ -41,7 +41,7 @@ class CoordinatorWatch:
         self._timeout = patience(config.num_clients, config.heartbeat_interval, config.heartbeat_timeout)
         self.interval = pace(config.num_clients, config.heartbeat_interval)
         self._detector = Detector(self._timeout, self.interval)
-        self._registration_patience = config.heartbeat_timeout
+        self._registration_patience = config.registration_patience
         self._heard_at = now
         self._answered_at = now
         self._alive_at = now

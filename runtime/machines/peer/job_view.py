@@ -58,7 +58,7 @@ class JobView:
         updated_at: when the coordinator last answered a heartbeat of this client, or of the leader of its group; ages
             count from then.
         seen: the number of the change up to which all are known.
-        dial_reason: why the coordinator cannot be reached, or could not.
+        dial_reason: why the coordinator cannot be reached, or could not, until it has answered.
         link_reason: why the link to the right neighbour cannot be opened yet.
     """
 
@@ -86,7 +86,8 @@ class JobView:
 
     def acknowledge(self, ack: HeartbeatAck, now: float) -> None:
         """Take in an answer; one to a heartbeat has news."""
-        self._is_registered = True
+        if not self._is_registered:
+            self._is_registered, self.dial_reason = True, ""
         self.host = ack.host[0] if ack.host else self.host
         if ack.sequence == 0:
             return

@@ -299,6 +299,8 @@ class PeerMachine:
     def _register(self, link_address: str, now: float) -> Effects:
         self._state = PeerState.REGISTERING
         self._num_registrations += 1
+        if self._num_registrations == 1:
+            self.view.dial_reason = "it has not answered the registration yet"
         self._watch.registers(now)
         return [
             ev.Send(self.config.registration(link_address, self._num_registrations)),

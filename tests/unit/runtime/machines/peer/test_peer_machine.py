@@ -449,9 +449,9 @@ def test_a_registration_that_nobody_answers_is_made_anew_ever_more_rarely() -> N
             assert script.take(ev.SessionLost("it was ended here")) == []
             (again,) = sent(script.take(ev.Connected(script.tags[ev.Connect], "h1:5000")))
             assert isinstance(again, Register)
-            assert again.attempt == 2
+            assert again.attempt == 1 + len(dials)
             assert "did not answer the registration within" in script.machine.progress(script.now).waiting_for
-    assert dials == [10.0]
+    assert dials == [7.5, 22.5]
     assert isinstance(failure(effects), RendezvousTimeoutError)
 
 
@@ -624,6 +624,25 @@ def test_nobody_there_at_the_deadline() -> None:
     assert error.missing == {0: "h0:9000"}
     assert "connection refused" in str(error)
     assert script.now == 30.0
+
+
+def test_a_coordinator_that_does_not_answer_at_the_deadline() -> None:
+    """It did not listen at first; that is not the reason any more."""
+    script = begun()
+    script.take(ev.DialFailed("connection refused"))
+    script.take(ev.Connected(script.tags[ev.Connect], "h1:5000"), 29.0)
+    error = failure(script.pass_time(60.0))
+    assert isinstance(error, RendezvousTimeoutError)
+    assert "it has not answered the registration yet" in str(error)
+
+
+def test_a_coordinator_that_has_answered_is_no_longer_said_to_refuse() -> None:
+    script = begun()
+    script.take(ev.DialFailed("connection refused"))
+    script.take(ev.Connected(script.tags[ev.Connect], "h1:5000"))
+    script.hear(HeartbeatAck(0, (), (), ()))
+    script.hear(HeartbeatAck(1, (2, 2), (), ()))
+    assert script.machine.progress(1.0).waiting_for == "client 2 (h2:9000)"
 
 
 def test_the_missing_at_the_deadline_are_those_of_the_last_answer() -> None:
