@@ -23,6 +23,9 @@ T = TypeVar("T")
 _NO_WAY = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.ENETUNREACH)
 
 
+_NO_PORT = "this host has no address to connect from, or no port left for it (net.ipv4.ip_local_port_range)"
+
+
 class DialError(Exception):
     """An attempt to connect failed."""
 
@@ -137,6 +140,8 @@ def trouble_of(error: DialError | OSError | ConnectionClosedError) -> Trouble:
             return Trouble(TroubleKind.REFUSED, "connection refused: nothing listens there")
         case ConnectionResetError() | BrokenPipeError():
             return Trouble(TroubleKind.BROKEN, _text(error))
+        case OSError(errno=errno.EADDRNOTAVAIL):
+            return Trouble(TroubleKind.UNANSWERED, _NO_PORT)
     return Trouble(TroubleKind.UNANSWERED, _text(error))
 
 

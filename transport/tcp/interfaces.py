@@ -117,6 +117,8 @@ def _bind_all(hosts: list[str], port: int, purpose: str) -> list[socket.socket]:
                     other.close()
                 if bound and port == 0:
                     raise _OtherDrawError from None
+                if port == 0:
+                    raise ConfigurationError(_used_up(endpoint, purpose)) from None
                 raise ConfigurationError(_taken(endpoint, purpose, error)) from None
             reason = os.strerror(error.errno) if error.errno else str(error)
     if not bound:
@@ -141,6 +143,13 @@ def _taken(endpoint: Endpoint, purpose: str, error: OSError) -> str:
     return (
         f"{purpose} cannot listen on {endpoint}: the port is taken{_holder(endpoint.port)}. "
         "Another job or an earlier run may still be using it: end that process, or choose another port."
+    )
+
+
+def _used_up(endpoint: Endpoint, purpose: str) -> str:
+    return (
+        f"{purpose} found no free port on {endpoint.host}: all that Linux chooses from (net.ipv4.ip_local_port_range) "
+        "are in use, by connections and listeners of this host. End some of them, or choose a port."
     )
 
 

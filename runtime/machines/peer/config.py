@@ -8,8 +8,8 @@ from ....transport.wire.messages import PROTOCOL_VERSION, Register
 from ..job_lists import digest_of
 
 _REGISTRATION_SHARE = 0.25
-"""Of the time to come up, for an answer to the first registration: the next one gets twice as much, and a quarter is left
-for a third connection, where two lead nowhere."""
+"""Of the time to come up, for an answer to the first registration: the next one gets twice as much, and a quarter is
+left for a third connection, where two lead nowhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
