@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from .errors import RegistrationRefusedError as RegistrationRefusedError
     from .errors import RendezvousTimeoutError as RendezvousTimeoutError
     from .errors import TopologyError as TopologyError
+    from .resolvers.base import ClusterJob as ClusterJob
+    from .resolvers.base import ClusterResolver as ClusterResolver
+    from .resolvers.base import Detection as Detection
     from .runtime.configuration.options import Options as Options
     from .runtime.initialize import initialize as initialize
     from .runtime.initialize import preferred_device_type as preferred_device_type
@@ -76,6 +79,7 @@ _HOMES = {
         "TopologyError",
     ),
     "devices.base": ("BackendConfig", "CoreLocation", "DeviceBackend", "Discovery", "Health", "LocalDevice"),
+    "resolvers.base": ("ClusterJob", "ClusterResolver", "Detection"),
     "runtime.initialize": ("initialize", "preferred_device_type"),
     "runtime.configuration.options": ("Options",),
     "runtime.types": ("Device", "KeyChange", "Member", "Span"),

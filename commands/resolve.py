@@ -38,6 +38,7 @@ class _Refused(click.ClickException):
 @click.option("--client-id", type=int, metavar="N", help="As the argument: this client.")
 @click.option("--num-clients", type=int, metavar="N", help="As the argument: how many clients.")
 @click.option("--job-name", metavar="NAME", help="As the argument: what to call the job.")
+@click.option("--resolver", metavar="NAME", help="As the argument: ask this cluster resolver; none: local mode.")
 def resolve(
     as_json: bool,
     with_options: bool,
@@ -45,12 +46,19 @@ def resolve(
     client_id: int | None,
     num_clients: int | None,
     job_name: str | None,
+    resolver: str | None,
 ) -> None:
     """Show which job and options this environment describes, where they were found, and what was passed over."""
     try:
         resolved = Options.resolve(None, {}, os.environ)
         spec = resolve_job(
-            jobs=jobs, client_id=client_id, num_clients=num_clients, job_name=job_name, environ=os.environ
+            jobs=jobs,
+            client_id=client_id,
+            num_clients=num_clients,
+            job_name=job_name,
+            resolver=resolver,
+            environ=os.environ,
+            timeout=resolved.initialization_timeout,
         )
     except ConfigurationError as error:
         raise _Refused(str(error)) from None

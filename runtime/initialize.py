@@ -56,7 +56,8 @@ def initialize(
         enable_coordination_service: without it there are no barriers and no key-value store.
         enable_megacore: let the two cores of a TPU chip act as one device.
         reset: shut down an active system of this process first, instead of raising.
-        resolver: a cluster resolver; this version has none of its own.
+        resolver: a cluster resolver, or the name of one, `slurm` for example, to ask it alone; `none` for local mode
+            under a launcher of several processes.
         on_failure: the action when the job fails later: `raise` (pending and later calls raise), `exit` (the process
             ends with status 70), or a callable, which gets the exception in a thread of its own; the latter two after
             the other clients have been told.

@@ -28,13 +28,25 @@ class ActiveClient:
             AlreadyInitializedError: another client is active.
         """
         with self._lock:
-            incumbent = self._get()
-            if incumbent is not None and not incumbent.is_over:
-                raise AlreadyInitializedError(
-                    f"this process is {incumbent.describe()} already: call shutdown() on that system first, "
-                    "or pass reset=True"
-                )
+            self._refuse_another()
             self._client, self._owner_pid = client, os.getpid()
+
+    def refuse_another(self) -> None:
+        """Refuse another client while one is active.
+
+        Raises:
+            AlreadyInitializedError: one is.
+        """
+        with self._lock:
+            self._refuse_another()
+
+    def _refuse_another(self) -> None:
+        incumbent = self._get()
+        if incumbent is not None and not incumbent.is_over:
+            raise AlreadyInitializedError(
+                f"this process is {incumbent.describe()} already: call shutdown() on that system first, "
+                "or pass reset=True"
+            )
 
     def release(self, client: Client) -> None:
         """Make room for another client, if `client` is the active one."""

@@ -15,6 +15,7 @@ from ..configuration.request import Request
 from ..drivers.latch import Steps
 from .active import ACTIVE
 from .client import Client, State
+from .cluster_query import resolved
 from .compose import SHIPPED, Parts
 from .launcher_report import report_left
 from .process_client import ProcessClient
@@ -51,7 +52,9 @@ def bring_up(request: Request, loop: asyncio.AbstractEventLoop | None, parts: Pa
 
 
 def _started(request: Request, loop: asyncio.AbstractEventLoop | None, parts: Parts) -> Steps[Client]:
-    plan = make_plan(request, dict(os.environ))
+    environ = dict(os.environ)
+    job = yield from resolved(request, environ)
+    plan = make_plan(request, environ, job)
     while True:
         yield from _make_room(reset=request.reset)
         client = ProcessClient(plan, is_blocking=loop is None, parts=parts)

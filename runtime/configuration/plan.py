@@ -15,7 +15,7 @@ from .job import JobSpec
 from .job_facts import is_bns
 from .options import Options
 from .request import OnFailure, Request
-from .resolve import resolve_job
+from .resolve import resolve_request
 from .validation import whole_number
 
 _log = logging.getLogger("bringup")
@@ -44,8 +44,13 @@ class Plan:
     launch: Launch
 
 
-def make_plan(request: Request, environ: Mapping[str, str]) -> Plan:
+def make_plan(request: Request, environ: Mapping[str, str], job: JobSpec | None = None) -> Plan:
     """Resolve and check the arguments of `initialize()`.
+
+    Args:
+        request: the arguments.
+        environ: the environment variables.
+        job: where it is resolved already.
 
     Raises:
         ConfigurationError: one of them is wrong, or they do not fit together.
@@ -53,14 +58,8 @@ def make_plan(request: Request, environ: Mapping[str, str]) -> Plan:
     resolved = Options.resolve(request.options, request.overrides, environ)
     for text in unknown_variables(environ).values():
         _log.warning("%s", text)
-    job = resolve_job(
-        jobs=request.jobs,
-        client_id=request.client_id,
-        num_clients=request.num_clients,
-        job_name=request.job_name,
-        resolver=request.resolver,
-        environ=environ,
-    )
+    if job is None:
+        job = resolve_request(request, environ)
     _check_reachable(job, resolved)
     _check_security(job, resolved)
     if request.on_failure not in ("raise", "exit") and not callable(request.on_failure):

@@ -2,18 +2,73 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...errors import ConfigurationError
+from .cluster import ClusterSearch, search_clusters, search_one_cluster
 from .environment import FAMILIES, LOCAL_CLIENT_ID, local_clients
 from .job import Considered, JobSource, JobSpec
 from .job_facts import JobFacts, as_job_name, as_jobs, find_job
+from .request import Request
 from .settings import Origin, Setting
 
-# Asked in this order, after the families of variables and before local mode. Each is a JobSource that reads one
-# cluster's environment (Slurm, MPI, Kubernetes, Cloud TPU, ...); `resolver="<name>"` asks for one of them alone.
-CLUSTER_RESOLVERS: tuple[JobSource, ...] = ()
+_log = logging.getLogger("bringup")
+
+
+@dataclass(frozen=True, slots=True)
+class PendingJob:
+    """A job that a cluster resolver has yet to be asked for.
+
+    Attributes:
+        search: the resolver, and all that was considered before it.
+        job_name: the argument, which overrides the resolver's.
+        environ: the environment variables.
+    """
+
+    search: ClusterSearch
+    job_name: Setting
+    environ: Mapping[str, str]
+
+    async def resolve(self, timeout: float | None = None) -> JobSpec:
+        """Ask the resolver.
+
+        Args:
+            timeout: seconds, `initialization_timeout`.
+
+        Raises:
+            ConfigurationError: it cannot tell the job, or not in time.
+        """
+        facts, num_local_clients = await self.search.ask(self.environ, timeout)
+        spec = _spec(self.search.source, facts, self.job_name, self.search.considered)
+        return _with_local_clients(replace(spec, num_local_clients=num_local_clients), self.environ)
+
+
+def find_source(request: Request, environ: Mapping[str, str]) -> JobSpec | PendingJob:
+    """Find the source of the job; where that is a cluster resolver, it is to be asked next.
+
+    Raises:
+        ConfigurationError: that source is incomplete or malformed; the message names the variable or argument.
+    """
+    name = Setting("job_name", request.job_name, Origin.ARGUMENT)
+    arguments = _Arguments(
+        jobs=Setting("jobs", request.jobs, Origin.ARGUMENT),
+        client_id=Setting("client_id", request.client_id, Origin.ARGUMENT),
+        num_clients=Setting("num_clients", request.num_clients, Origin.ARGUMENT),
+    )
+    if request.resolver is not None:
+        _refuse_two_sources(request.resolver, arguments, environ)
+        found = search_one_cluster(request.resolver)
+    else:
+        taken = _first_of((arguments, *FAMILIES), name, environ)
+        if isinstance(taken, JobSpec):
+            return _with_local_clients(taken, environ)
+        found = search_clusters(taken, environ)
+    if found.resolver is not None:
+        return PendingJob(found, name, environ)
+    return _local_mode(found, name, environ)
 
 
 def resolve_job(
@@ -24,16 +79,19 @@ def resolve_job(
     job_name: str | None = None,
     resolver: object | None = None,
     environ: Mapping[str, str],
+    timeout: float | None = None,
 ) -> JobSpec:
-    """Resolve the clients of this job, and the id of this one.
+    """Resolve the clients of this job, and the id of this one. Blocks where a cluster resolver is asked.
 
     Args:
         jobs: one `host:port` per client, comma-separated or a sequence; or the coordinator's, with `num_clients`.
         client_id: the id of this client.
         num_clients: the number of clients.
         job_name: overrides the name of any source.
-        resolver: a cluster resolver (a `JobSource`) or the name of one, to ask instead of the environment's families.
+        resolver: a cluster resolver or the name of one, to ask instead of the environment's families; `none` is local
+            mode.
         environ: the environment variables.
+        timeout: seconds for a cluster resolver.
 
     Returns:
         The job from the first source that applies; local mode where none does.
@@ -41,17 +99,14 @@ def resolve_job(
     Raises:
         ConfigurationError: that source is incomplete or malformed; the message names the variable or argument.
     """
-    name = Setting("job_name", job_name, Origin.ARGUMENT)
-    arguments = _Arguments(
-        jobs=Setting("jobs", jobs, Origin.ARGUMENT),
-        client_id=Setting("client_id", client_id, Origin.ARGUMENT),
-        num_clients=Setting("num_clients", num_clients, Origin.ARGUMENT),
-    )
-    if resolver is None:
-        spec = _first_of((arguments, *FAMILIES, *CLUSTER_RESOLVERS, _LocalMode()), name, environ)
-    else:
-        spec = _first_of((_only(resolver, arguments, environ),), name, environ)
-    return _with_local_clients(spec, environ)
+    request = Request(jobs=jobs, client_id=client_id, num_clients=num_clients, job_name=job_name, resolver=resolver)
+    return resolve_request(request, environ, timeout)
+
+
+def resolve_request(request: Request, environ: Mapping[str, str], timeout: float | None = None) -> JobSpec:
+    """Resolve the job of the arguments of `initialize()`; see `resolve_job`."""
+    found = find_source(request, environ)
+    return found if isinstance(found, JobSpec) else asyncio.run(found.resolve(timeout))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,36 +137,38 @@ class _Arguments:
         )
 
 
-class _LocalMode:
-    """One client, no network. A job name alone names no clients, so it belongs here."""
-
-    name = "local mode"
-
-    def passed_over(self, environ: Mapping[str, str]) -> str | None:
-        return None
-
-    def read(self, environ: Mapping[str, str]) -> JobFacts:
-        for variable in ("BRINGUP_JOB_NAME", "DTENSOR_JOB_NAME"):
-            setting = Setting.from_environ(environ, variable)
-            if setting.is_set:
-                return JobFacts(job_name=as_job_name(setting), provenance={"job_name": variable})
-        return JobFacts()
-
-
-def _first_of(sources: Sequence[JobSource], job_name: Setting, environ: Mapping[str, str]) -> JobSpec:
+def _first_of(
+    sources: Sequence[JobSource], job_name: Setting, environ: Mapping[str, str]
+) -> JobSpec | list[Considered]:
+    """Return the job of the first source that applies, or else the reasons why none does."""
     considered: list[Considered] = []
     for at, source in enumerate(sources):
         reason = source.passed_over(environ)
         if reason is None:
             found = source.read(environ)
             considered.append(Considered(source.name, f"taken: {_ground(found)}"))
-            rest = (
-                Considered(later.name, f"not looked at: the job comes from {source.name}")
-                for later in sources[at + 1 :]
-            )
-            return _spec(source.name, found, job_name, (*considered, *rest))
+            rest = (*(later.name for later in sources[at + 1 :]), "cluster resolvers", LOCAL_MODE)
+            considered += [Considered(later, f"not looked at: the job comes from {source.name}") for later in rest]
+            return _spec(source.name, found, job_name, tuple(considered))
         considered.append(Considered(source.name, f"passed over: {reason}"))
-    raise AssertionError("the last source always applies")
+    return considered
+
+
+LOCAL_MODE = "local mode"
+
+
+def _local_mode(found: ClusterSearch, job_name: Setting, environ: Mapping[str, str]) -> JobSpec:
+    """One client, no network. A job name alone names no clients, so it belongs here."""
+    facts = JobFacts()
+    for variable in ("BRINGUP_JOB_NAME", "DTENSOR_JOB_NAME"):
+        setting = Setting.from_environ(environ, variable)
+        if setting.is_set:
+            facts = JobFacts(job_name=as_job_name(setting), provenance={"job_name": variable})
+            break
+    if found.ground:
+        _log.info("local mode: %s", found.ground)
+    taken = Considered(LOCAL_MODE, f"taken: {found.ground or _ground(facts)}")
+    return _with_local_clients(_spec(LOCAL_MODE, facts, job_name, (*found.considered, taken)), environ)
 
 
 def _with_local_clients(spec: JobSpec, environ: Mapping[str, str]) -> JobSpec:
@@ -148,30 +205,10 @@ def _spec(source: str, found: JobFacts, job_name: Setting, considered: tuple[Con
     )
 
 
-def _only(resolver: object, arguments: JobSource, environ: Mapping[str, str]) -> JobSource:
-    """Return the requested resolver, which must apply, and be the only source."""
-    source = _named(resolver) if isinstance(resolver, str) else resolver
-    if not isinstance(source, JobSource):
-        raise ConfigurationError(f"resolver={resolver!r} (argument) is no cluster resolver: {_known()}")
+def _refuse_two_sources(resolver: object, arguments: JobSource, environ: Mapping[str, str]) -> None:
     if arguments.passed_over(environ) is None:
+        name = resolver if isinstance(resolver, str) else getattr(resolver, "name", resolver)
         raise ConfigurationError(
-            f"resolver={source.name!r} (argument) was given together with jobs, client_id or num_clients: "
+            f"resolver={name!r} (argument) was given together with jobs, client_id or num_clients: "
             "the job comes from one source only, so leave out one of the two"
         )
-    reason = source.passed_over(environ)
-    if reason is not None:
-        raise ConfigurationError(f"resolver={source.name!r} (argument) does not apply here: {reason}")
-    return source
-
-
-def _named(name: str) -> JobSource:
-    for source in CLUSTER_RESOLVERS:
-        if source.name == name.lower():
-            return source
-    raise ConfigurationError(f"resolver={name!r} (argument) is not known: {_known()}")
-
-
-def _known() -> str:
-    if not CLUSTER_RESOLVERS:
-        return "this version of bringup has no cluster resolvers yet, so leave it out and give the job by other means"
-    return f"the known ones are {', '.join(source.name for source in CLUSTER_RESOLVERS)}"

@@ -29,6 +29,7 @@ class Origin(enum.Enum):
     ENVIRONMENT = "environment"
     ARGUMENT = "argument"
     OPTIONS = "options"
+    RESOLVER = "resolver"
     DEFAULT = "default"
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bringup.errors import ConfigurationError
-from bringup.runtime.configuration import resolve as resolve_module
+from bringup.resolvers import registry
+from bringup.resolvers.base import ClusterJob, Detection, Outcome
 from bringup.runtime.configuration.job import JobSpec
-from bringup.runtime.configuration.job_facts import JobFacts
 from bringup.runtime.configuration.resolve import resolve_job
 
 SEED = "localhost:10000,localhost:10001,localhost:10002,localhost:10003"
@@ -53,7 +54,8 @@ def test_nothing_given_is_local_mode() -> None:  # C1
     assert (spec.num_clients, spec.client_id, spec.local_client_id, spec.job_name) == (1, 0, None, "localhost")
     assert spec.is_local
     assert spec.is_loopback
-    assert [one.source for one in spec.considered] == SOURCES
+    resolvers = [resolver.name for resolver in registry.automatic_resolvers()]
+    assert [one.source for one in spec.considered] == [*SOURCES[:-1], *resolvers, SOURCES[-1]]
     assert "BRINGUP_JOBS is not set" in verdicts(spec)["BRINGUP_*"]
     assert "DTENSOR_JOBS is not set" in verdicts(spec)["DTENSOR_*"]
     assert verdicts(spec)["local mode"].startswith("taken")
@@ -473,7 +475,8 @@ def test_the_first_family_that_applies_is_taken(removed: list[str], source: str,
     assert (spec.source, spec.coordinator_address) == (source, address)
     at = SOURCES.index(source)
     words = [one.verdict.split(":")[0] for one in spec.considered]
-    assert words == ["passed over"] * at + ["taken"] + ["not looked at"] * (len(SOURCES) - at - 1)
+    assert words == ["passed over"] * at + ["taken"] + ["not looked at"] * (len(SOURCES) - at)
+    assert [one.source for one in spec.considered] == [*SOURCES[:-1], "cluster resolvers", SOURCES[-1]]
     assert resolve_job(jobs="argument:1", environ=ALL).coordinator_address == "argument:1"
 
 
@@ -499,46 +502,132 @@ class Cluster:
 
     name = "cluster"
 
-    def __init__(self, reason: str | None = None) -> None:
-        self.reason = reason
+    def __init__(self, detection: Detection | bool = True, **fields: Any) -> None:
+        self.detection = detection
+        self.fields = {"coordinator_address": "h0:1", "num_clients": 3, "client_id": 2, "local_client_id": 0} | fields
 
-    def passed_over(self, environ: Mapping[str, str]) -> str | None:
-        return self.reason
+    def detect(self, environment: Mapping[str, str]) -> Detection | bool:
+        return self.detection
 
-    def read(self, environ: Mapping[str, str]) -> JobFacts:
-        return JobFacts(coordinator_address="h0:1", num_clients=3, client_id=2, local_client_id=0)
-
-
-@pytest.mark.parametrize("resolver", ["slurm", "", "SLURM"])
-def test_no_cluster_resolver_is_known_yet(resolver: str) -> None:
-    message = argument_refusal(resolver=resolver)
-    assert f"resolver={resolver!r} (argument)" in message
-    assert "no cluster resolvers yet" in message
+    async def resolve(self, environment: Mapping[str, str]) -> ClusterJob:
+        if isinstance(self.detection, Detection) and self.detection.outcome is not Outcome.PRESENT:
+            raise ConfigurationError("CLUSTER_ID is not set")
+        return ClusterJob(**self.fields)
 
 
-def test_cluster_resolvers_come_before_local_mode(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resolve_module, "CLUSTER_RESOLVERS", (Cluster("there is no cluster"),))
+class Other(Cluster):
+    """Another cluster."""
+
+    name = "other"
+
+
+@pytest.fixture
+def clusters(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    def offer(*resolvers: Cluster) -> None:
+        monkeypatch.setattr(registry, "automatic_resolvers", lambda: resolvers)
+
+    return offer
+
+
+def test_cluster_resolvers_come_before_local_mode(clusters: Callable[..., None]) -> None:
+    clusters(Cluster(Detection.absent("there is no cluster")), Other(False))
     spec = env()
     assert spec.is_local
     assert verdicts(spec)["cluster"] == "passed over: there is no cluster"
-    monkeypatch.setattr(resolve_module, "CLUSTER_RESOLVERS", (Cluster(),))
+    assert "does not detect" in verdicts(spec)["other"]
+    clusters(Cluster(Detection.present("CLUSTER_ID=2")), Other())
     assert (env().source, env().local_client_id) == ("cluster", 0)
+    assert verdicts(env())["cluster"] == "taken: CLUSTER_ID=2"
     assert env(BRINGUP_JOBS="a:1").source == "BRINGUP_*"
-    assert resolve_job(resolver="cluster", environ={"BRINGUP_JOBS": "a:1"}).source == "cluster"
-    assert "the known ones are cluster" in argument_refusal(resolver="slurm")
+    assert "cluster resolvers" in verdicts(env(BRINGUP_JOBS="a:1"))
+
+
+def test_a_launcher_of_one_process_means_local_mode(
+    clusters: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "bringup")
+    clusters(Cluster(Detection.alone("CLUSTER_SIZE=1")), Other())
+    spec = env()
+    assert (spec.source, spec.num_clients, spec.is_local) == ("local mode", 1, True)
+    assert verdicts(spec)["local mode"] == "taken: CLUSTER_SIZE=1 (cluster)"
+    assert "local mode: CLUSTER_SIZE=1 (cluster)" in caplog.text
+
+
+def test_never_silently_alone(clusters: Callable[..., None]) -> None:
+    several = Cluster(Detection.partial("CLUSTER_SIZE=4"))
+    clusters(several, Other(False))
+    assert env_refusal({}) == "CLUSTER_ID is not set"
+    assert resolve_job(resolver="none", environ={}).is_local
+    clusters(several, Other())
+    assert env().source == "other", "a later one may know"
+    assert verdicts(env())["cluster"] == "passed over: CLUSTER_SIZE=4"
+    clusters(several, Other(Detection.alone("OTHER_SIZE=1")))
+    assert env().is_local
 
 
 def test_a_resolver_of_ones_own() -> None:
     spec = resolve_job(resolver=Cluster(), job_name="mine", environ={"DTENSOR_JOBS": "a:1"})
     assert (spec.source, spec.num_clients, spec.client_id, spec.job_name) == ("cluster", 3, 2, "mine")
+    assert spec.provenance["client_id"] == "resolver cluster"
+    origins = {"client_id": "CLUSTER_ID"}
+    spec = resolve_job(resolver=Cluster(origins=origins, num_local_clients=2), environ={})
+    assert spec.provenance["client_id"] == "CLUSTER_ID"
+    assert (spec.local_client_id, spec.num_local_clients) == (0, 2)
+    all_of_them = Cluster(jobs=("a:1", "b:1", "c:1"), coordinator_address=None)
+    assert resolve_job(resolver=all_of_them, environ={}).coordinator_address == "a:1"
+
+
+@pytest.mark.parametrize(
+    ("fields", "part"),
+    [
+        ({"client_id": 3}, "client_id=3 (resolver) must be < 3"),
+        ({"num_clients": "3"}, "num_clients='3' (resolver)"),
+        ({"coordinator_address": "h0"}, "coordinator_address='h0' (resolver)"),
+        ({"coordinator_address": None}, "coordinator_address"),
+        ({"jobs": ("a:1", "a:1", "b:1")}, "twice"),
+        ({"local_client_id": -1}, "local_client_id=-1 (resolver)"),
+        ({"local_client_id": 2, "num_local_clients": 2}, "local_client_id=2 (resolver)"),
+        ({"job_name": "a b"}, "job_name='a b' (resolver)"),
+    ],
+)
+def test_what_a_resolver_says_is_checked(fields: dict[str, object], part: str) -> None:
+    assert part in argument_refusal(resolver=Cluster(**fields))
+
+
+class Broken(Cluster):
+    """A cluster whose resolver fails."""
+
+    async def resolve(self, environment: Mapping[str, str]) -> ClusterJob:
+        match environment["HOW"]:
+            case "error":
+                raise OSError("the wire is cut")
+            case "garbage":
+                return "h0:1"  # type: ignore[return-value]
+            case _:
+                await asyncio.Event().wait()
+                raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("how", "part"),
+    [("error", "'cluster' failed: OSError('the wire is cut')"), ("garbage", "no bringup.ClusterJob"), ("", "0.01 s")],
+)
+def test_a_resolver_that_fails(how: str, part: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        resolve_job(resolver=Broken(), environ={"HOW": how}, timeout=0.01)
+    assert part in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
         ({"resolver": 5}, "resolver=5 (argument) is no cluster resolver"),
-        ({"resolver": Cluster("there is no cluster")}, "does not apply here: there is no cluster"),
+        ({"resolver": Cluster}, "is no cluster resolver"),
+        ({"resolver": "no such"}, "resolver='no such' (argument) is not known: the known ones are"),
+        ({"resolver": ""}, "resolver='' (argument) is not known"),
+        ({"resolver": Cluster(Detection.absent("there is no cluster"))}, "CLUSTER_ID is not set"),
         ({"resolver": Cluster(), "client_id": 1}, "together with jobs, client_id or num_clients"),
+        ({"resolver": "none", "num_clients": 1}, "resolver='none' (argument) was given together"),
     ],
 )
 def test_resolver_errors(arguments: dict[str, object], part: str) -> None:

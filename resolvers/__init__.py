@@ -1,0 +1,1 @@
+"""Cluster resolvers: the clients of a job, read from the cluster that started them."""
