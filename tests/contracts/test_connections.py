@@ -54,6 +54,21 @@ async def connect(place: Place, client_id: int = 1) -> Connection:
     return connection
 
 
+async def test_a_connection_ends_though_its_first_message_was_on_its_way(place: Place) -> None:
+    async def serve(connection: Connection) -> None:
+        writing = asyncio.create_task(connection.send(ack(1)))
+        await asyncio.sleep(0)
+        writing.cancel()
+        await asyncio.wait([writing])
+        await connection.close()
+
+    async with served(place.peer(0), place.coordinator, serve):
+        connection = await connect(place)
+        async with asyncio.timeout(10):
+            await drain(connection)
+        await connection.close()
+
+
 async def test_messages_keep_their_order_in_both_directions_at_once(place: Place) -> None:
     count = 500
 

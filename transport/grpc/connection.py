@@ -67,12 +67,17 @@ class _ServerConnection:
     def __init__(self, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
         self._context = context
         self._ended: str | None = None
+        self._first: asyncio.Future[None] | None = None
 
     async def send(self, message: Message) -> None:
         if self._ended is not None:
             raise ConnectionClosedError(self._ended)
         try:
-            await self._context.write(encode(message))
+            if self._first is not None:
+                return await self._context.write(encode(message))
+            # gRPC never ends a stream whose first write was cancelled half-way: see `close`.
+            self._first = asyncio.ensure_future(self._context.write(encode(message)))
+            return await asyncio.shield(self._first)
         except _FAILURES as error:
             raise ConnectionClosedError(f"the stream broke: {_describe(error)}") from None
 
@@ -91,6 +96,10 @@ class _ServerConnection:
     async def close(self) -> None:
         # The stream ends when the handler returns; until then nothing more is sent on it.
         self._ended = self._ended or "the coordinator closed the connection"
+        if (first := self._first) is not None:
+            await asyncio.wait([first], timeout=_CLOSE_TIMEOUT)
+            if not first.cancel() and not first.cancelled():
+                first.exception()  # its sender may have been cancelled, and then nobody else asks for it
 
 
 class _Session(grpc.RpcMethodHandler):

@@ -40,7 +40,7 @@ from bringup.transport.wire.messages import (
     TopologyQuery,
 )
 
-from .fuzz import check, fuzz
+from ....fuzz.messages import check, fuzz_messages
 from .strategies import messages_of
 
 TYPES: tuple[Any, ...] = typing.get_args(Message)
@@ -130,7 +130,7 @@ def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
 
 
 def test_spoilt_messages_are_refused_or_survive() -> None:
-    assert fuzz("control", 10_000, seed=random.randrange(2**32)).total() == 10_000
+    assert fuzz_messages("control", 10_000, seed=random.randrange(2**32)).total() == 10_000
 
 
 @pytest.mark.parametrize(

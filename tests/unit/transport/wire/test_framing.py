@@ -19,7 +19,7 @@ from bringup.transport.wire import services as sm
 from bringup.transport.wire.form import MalformedMessageError
 from bringup.transport.wire.framing import FRAME_BYTES_MAX, Deframer, decode, encode, encode_parts
 
-from .fuzz import check, fuzz
+from ....fuzz.messages import check, fuzz_messages
 from .strategies import messages_of
 
 BYTES_MAX = 2**20
@@ -115,7 +115,7 @@ def test_the_text_of_a_refusal_is_cut_and_what_has_no_form_is_replaced() -> None
 
 
 def test_spoilt_messages_are_refused_or_survive() -> None:
-    assert fuzz("services", 10_000, seed=random.randrange(2**32)).total() == 10_000
+    assert fuzz_messages("services", 10_000, seed=random.randrange(2**32)).total() == 10_000
 
 
 @settings(max_examples=500, deadline=None)

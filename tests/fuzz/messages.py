@@ -1,4 +1,4 @@
-"""Random messages, spoilt: each must be refused with a reason, or be a message. `python fuzz.py 1000000` runs so many.
+"""Random messages, spoilt: each must be refused with a reason, or be a message.
 
 Messages are made from their declarations alone, so that a new one is covered once it is declared.
 """
@@ -6,8 +6,6 @@ Messages are made from their declarations alone, so that a new one is covered on
 from __future__ import annotations
 
 import random
-import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Annotated, Any, get_args, get_origin
@@ -129,7 +127,7 @@ def check(plane: str, data: bytes) -> str:
     return "a message"
 
 
-def fuzz(plane: str, count: int, seed: int) -> Counter[str]:
+def fuzz_messages(plane: str, count: int, seed: int) -> Counter[str]:
     """Check `count` spoilt messages; returns how many were what."""
     chance = random.Random(seed)
     kinds = get_args(PLANES[plane][0])
@@ -141,9 +139,3 @@ def fuzz(plane: str, count: int, seed: int) -> Counter[str]:
             data = encode(message_of(chance.choice(kinds), chance))
         found[check(plane, spoilt(data, chance))] += 1
     return found
-
-
-if __name__ == "__main__":
-    for name in PLANES:
-        began = time.perf_counter()
-        print(name, dict(fuzz(name, int(sys.argv[1]), seed=1)), f"{time.perf_counter() - began:.0f} s")
