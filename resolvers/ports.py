@@ -41,3 +41,8 @@ def coordinator_port(variables: Variables, derived: int) -> int:
     """
     given = given_port(variables)
     return derived if given is None else given
+
+
+def origin_of_port(variables: Variables, derived_from: str) -> str:
+    """Return the variable that the port of `coordinator_port` comes from."""
+    return variables.first(*PORT_VARIABLES) or derived_from

@@ -17,7 +17,9 @@ NONE = "none"
 
 # Name -> module of this package, class; tried in this order. Launchers nest, and a process inherits the variables of
 # all of them: so the innermost ones, which a user starts within the allocation of another, come first.
-_BUILT_IN: dict[str, tuple[str, str]] = {}
+_BUILT_IN: dict[str, tuple[str, str]] = {
+    "slurm": ("slurm", "Slurm"),
+}
 
 # Only by name: to ask such a one starts something of its own.
 _ON_REQUEST: dict[str, tuple[str, str]] = {}

@@ -89,6 +89,7 @@ PURE = [
     "devices.topology",
     "commands.topology.drawing",
     "resolvers.base",
+    "resolvers.host_lists",
     "resolvers.ports",
     "resolvers.variables",
     "transport.addresses",
