@@ -307,7 +307,10 @@ def take_a_late_registration_for_a_new_one(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_to_hand_over(patch: pytest.MonkeyPatch) -> None:
-    """A client the waves of which have stopped stays silent, as if its group could still report for it."""
+    """A client the waves of which have stopped stays silent, as if its group could still report for it.
+
+    Nor is it asked: it would answer in time.
+    """
     shipped = GroupWatch.heartbeat_due
 
     def heartbeat_due(self: Any, sent_at: float) -> float:
@@ -315,6 +318,7 @@ def forget_to_hand_over(patch: pytest.MonkeyPatch) -> None:
         return shipped(self, sent_at)
 
     patch.setattr(GroupWatch, "heartbeat_due", heartbeat_due)
+    patch.setattr(GroupReports, "to_ask", lambda self, now: [])
 
 
 def hide_a_silence_in_a_report(patch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,9 @@
-"""The reports of groups on their clients, and the groups that do not report."""
+"""The reports of groups on their clients, and the clients of which none tells."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ....transport.wire.messages import GroupReport
 from ..detector import Detector
@@ -11,19 +11,20 @@ from ..groups import Groups
 from ..id_ranges import COORDINATOR
 
 _PATIENCE_SHARE = 0.5
-"""Of the time-out, for which a leader may be silent before its clients are asked: they answer well before silence of
-theirs is judged. Where the leader is dead or stopped, they have found out themselves by then."""
+"""Of the time-out, for which a client may be unheard before it is asked: it answers well before that is judged. Where
+its leader or a neighbour is dead or stopped, it has found out itself by then, unless its own time-out is longer."""
 
 _LOOKS = 4
-"""At all leaders in that time."""
+"""At all clients in that time."""
 
 
 class GroupReports:
     """Who is heard through the leaders of groups.
 
     A group the leader of which cannot reach the coordinator, though it lives and begins waves, is silent as a whole:
-    its clients believe that it reports for them. They are asked for heartbeats of their own. So are those of a leader
-    that leaves and has lost its connection, whether it still lives or not.
+    its clients believe that it reports for them. So are those of a leader that leaves and has lost its connection,
+    whether it still lives or not; and a client that was given a longer time-out than the coordinator may wait too long
+    for a wave that does not get around. They are asked for heartbeats of their own.
 
     Args:
         groups: the division of the job.
@@ -75,18 +76,20 @@ class GroupReports:
             self._look_due = now
 
     def to_ask(self, now: float) -> list[int]:
-        """Return the clients to be asked for heartbeats, again and again as long as their leader is silent."""
+        """Return the clients to be asked for heartbeats, again and again as long as they are silent."""
         if not self._leaders or now < self._look_due:
             return []
         self._look_due = now + self._patience / _LOOKS
-        silent = [leader for leader in self._groups.leaders if self._is_silent(leader, now)]
-        self._asked = {leader: self._asked.get(leader, -math.inf) for leader in silent}
-        due = [leader for leader, asked_at in self._asked.items() if now - asked_at >= self._patience]
+        gone = [leader for leader in self._groups.leaders if not self._detector.judges(leader)]
+        unheard = [*self._unheard(now), *(member for leader in gone for member in self.clients_of(leader)[1:])]
+        self._asked = {client_id: self._asked.get(client_id, -math.inf) for client_id in unheard}
+        due = [client_id for client_id, asked_at in self._asked.items() if now - asked_at >= self._patience]
         self._asked.update(dict.fromkeys(due, now))
-        return [client_id for leader in due for client_id in self.clients_of(leader)[1:]]
+        return due
 
-    def _is_silent(self, leader: int, now: float) -> bool:
-        return not self._detector.judges(leader) or self._detector.unheard(leader, now) >= self._patience
+    def _unheard(self, now: float) -> Iterator[int]:
+        overdue = self._detector.overdue(now, self._patience, self._groups.num_clients)
+        return (client_id for client_id, _ in overdue if self._detector.unheard(client_id, now) >= self._patience)
 
     def deadline(self) -> float | None:
         """Return when to look at the leaders next."""

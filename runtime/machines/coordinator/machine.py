@@ -376,7 +376,7 @@ class CoordinatorMachine:
         return [*answer, ev.CloseSession(session)]
 
     def _ask_unreported(self, now: float) -> Effects:
-        """Ask the clients whose leader is silent for heartbeats of their own, by an answer to none."""
+        """Ask the clients of which no leader has told for heartbeats of their own, by an answer to none."""
         asked = [self._members[client_id] for client_id in self._reports.to_ask(now)]
         sessions = tuple([member.session for member in asked if not member.is_leaving or member.is_connected])
         return [ev.SendTo(sessions, HeartbeatAck(0, (), (), ()))] if sessions else []

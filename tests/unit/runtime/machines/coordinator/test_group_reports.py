@@ -9,6 +9,7 @@ from bringup.transport.wire.messages import GroupReport
 
 N = 9
 GROUPS = Groups(N, 3)
+WHOLE = (GroupReport(0.0),)
 
 
 def reports() -> tuple[GroupReports, Detector]:
@@ -35,19 +36,29 @@ def test_a_group_whose_leader_is_silent_is_asked_once() -> None:
     for second in range(2, 5):
         detector.awake(float(second))
         for leader in (0, 6):
-            detector.heard(leader, float(second))
+            told.take(leader, WHOLE, float(second))
     assert told.to_ask(4.9) == []
     detector.awake(5.0)
     assert told.to_ask(5.5) == [], "it looks now and then"
-    assert told.to_ask(6.25) == [4, 5]
+    assert told.to_ask(6.25) == [3, 4, 5]
     assert told.to_ask(7.5) == []
-    detector.heard(3, 8.0)
-    detector.heard(0, 8.0)
-    detector.heard(6, 8.0)
+    for leader in (0, 3, 6):
+        told.take(leader, WHOLE, 8.0)
     assert told.to_ask(9.0) == []
     for second in (7.0, 9.0, 11.0, 13.0):
         detector.awake(second)
-    assert told.to_ask(13.0) == [1, 2, 4, 5, 7, 8], "it is silent again"
+    assert told.to_ask(13.5) == list(range(N)), "all are silent"
+
+
+def test_a_client_is_asked_that_waits_for_a_wave_though_its_leader_is_heard() -> None:
+    told, detector = reports()
+    for second in range(1, 7):
+        detector.awake(float(second))
+        for client_id in (0, 1, 2, 3, 5, 6, 7, 8):
+            detector.heard(client_id, float(second))
+    assert told.to_ask(6.0) == [4]
+    detector.heard(4, 6.0)
+    assert told.to_ask(7.25) == []
 
 
 def test_a_group_whose_leader_leaves_and_has_gone_is_asked_at_once_and_again() -> None:
@@ -61,10 +72,11 @@ def test_a_group_whose_leader_leaves_and_has_gone_is_asked_at_once_and_again() -
     for second in (2.0, 4.0, 6.0):
         detector.awake(second)
         for leader in (0, 6):
-            detector.heard(leader, second)
+            told.take(leader, WHOLE, second)
     assert told.to_ask(6.0) == [4, 5]
     detector.heard(3, 7.0)
-    assert told.to_ask(11.0) == [1, 2, 7, 8], "it has come back, and the others are silent"
+    told.take(3, WHOLE, 7.0)
+    assert told.to_ask(11.5) == [0, 1, 2, 6, 7, 8], "it has come back, and the others are silent"
 
 
 def test_a_client_that_leads_nobody_may_go() -> None:

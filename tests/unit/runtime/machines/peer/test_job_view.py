@@ -55,6 +55,14 @@ def test_it_waits_for_the_coordinator_then_for_the_missing_then_for_those_furthe
     assert view.waiting_for(Phase.DEVICES) == "the SIM devices of this client"
 
 
+def test_an_answer_to_no_heartbeat_takes_back_nothing_that_is_known() -> None:
+    view = formed()
+    view.acknowledge(ack(overdue=(Overdue(2, 3.0),), behind=Behind("ring", (3, 3), 1)), 1.0)
+    view.acknowledge(HeartbeatAck(0, (), (), ()), 2.0)
+    assert view.age_of(2, 2.0) == 4.0
+    assert view.waiting_for(Phase.MERGE) == "client 3 in phase ring"
+
+
 def test_its_own_phase_is_newer_than_what_the_coordinator_counted() -> None:
     view = formed()
     view.acknowledge(ack(behind=Behind("devices", (1, 2), 2)), 1.0)
