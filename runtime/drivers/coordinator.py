@@ -40,6 +40,10 @@ PROBE_TIMEOUT = 1.0
 _TAKE_IN_TIMEOUT = 1.0
 """Seconds that the machine has to take in what has come before the end: it is woken at once, unless it hangs."""
 
+TOLD_AT_ONCE = 64
+"""Clients whose messages are written in one turn of the loop, in some milliseconds. Where all of a large job are told,
+what comes meanwhile would wait for all of that: client 0's own program, too, which would hear of an end as the last."""
+
 _CLOSE_GRACE = 3.0
 """Seconds beyond the time-outs of its machines that the end may take, where one of them has failed."""
 
@@ -235,8 +239,7 @@ class CoordinatorDriver:
             case ev.SendTo(sessions, message):
                 if isinstance(message, Refused):
                     self._log_refusal(sessions, message)
-                for number in sessions:
-                    self._put(number, message)
+                self._send(sessions, message)
             case ev.CloseSession(number):
                 self._carry_out(self._table.finish(number, self._clock()))
                 self._client_of.pop(number, None)
@@ -246,10 +249,20 @@ class CoordinatorDriver:
             case ev.Probe():
                 self._begin(self._probe(effect))
 
-    def _put(self, session: int, message: Message) -> None:
-        if effects := self._table.put(session, message):
-            self._carry_out(effects)
-        self._go_on(session)
+    def _send(self, sessions: tuple[int, ...], message: Message) -> None:
+        for number in sessions:
+            if effects := self._table.put(number, message):
+                self._carry_out(effects)
+        for number in sessions[:TOLD_AT_ONCE]:
+            self._go_on(number)
+        if rest := sessions[TOLD_AT_ONCE:]:
+            self._begin(self._go_on_in_turns(rest))
+
+    async def _go_on_in_turns(self, sessions: tuple[int, ...]) -> None:
+        for index, number in enumerate(sessions):
+            if index % TOLD_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            self._go_on(number)
 
     def _go_on(self, session: int) -> None:
         if (pump := self._pump_of(session)) is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from bringup.runtime.drivers.coordinator import TOLD_AT_ONCE
 from bringup.runtime.machines.coordinator import events as coordinator_events
 from bringup.runtime.machines.peer import events as ev
 from bringup.runtime.machines.session.effects import (
@@ -93,6 +94,18 @@ class CoordinatorSessions(AcceptedSessions):
         super().__init__(process, CONTROL_KEPT_MAX, process.config.heartbeat_timeout)
         self._on_flushed: Callable[[], None] = lambda: None
         self._on_closed: Callable[[], None] = lambda: None
+
+    def send_to(self, sessions: tuple[int, ...], message: Any) -> None:
+        """Bring a message to clients, in turns: what has come meanwhile is taken in between."""
+        for session in sessions:
+            self.put(session, message)
+        self._go_on_with(sessions)
+
+    def _go_on_with(self, sessions: tuple[int, ...]) -> None:
+        for session in sessions[:TOLD_AT_ONCE]:
+            self.go_on(session)
+        if rest := sessions[TOLD_AT_ONCE:]:
+            self.process.later(0.0, self._go_on_with, rest)
 
     def finish(self, session: int) -> None:
         """End a session after what was said in it."""

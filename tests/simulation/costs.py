@@ -28,6 +28,10 @@ ACCEPT = 550e-6
 LINK_MESSAGE = 25e-6
 """To take a message from a neighbour's link, and to pass it on: 11 us, and as much for what is decided in between."""
 
+HOP = 12e-6
+"""To receive a value from the left neighbour in a collective, and to send it on. Its bytes are not charged: large ones
+travel in segments, which all links carry at once."""
+
 ENCODED_BYTE = 0.007e-6
 """Of a message that is encoded (0.002 us) or decoded (0.007 us, its texts looked at)."""
 

@@ -29,7 +29,7 @@ class Told:
     Attributes:
         judged: when the coordinator had come to its verdict.
         median: when half of the survivors had been told.
-        last: when all had but client 0, which hears of it as the last one where it tells all.
+        last: when all had but client 0.
         host: when client 0 had.
     """
 

@@ -131,6 +131,7 @@ class _Place:
 
     def take(self, value: Any) -> None:
         """A value comes from the left neighbour."""
+        self.process.work(costs.HOP)
         self.came.append(value)
         self.end.go_on()
 

@@ -361,12 +361,21 @@ class AcceptedSessions:
 
     def send(self, session: int, message: Any) -> None:
         """Bring a message to a client."""
+        self.put(session, message)
+        self.go_on(session)
+
+    def put(self, session: int, message: Any) -> None:
+        """Add a message to be sent to a client."""
         if (accepted := self.table.get(session)) is None:
             return
         self.perform(self.table.put(session, Numbered(self._num_sent[session], message)))
         self._num_sent[session] += 1
         assert accepted.num_kept <= self._kept_max, f"{accepted.num_kept} messages are kept of at most {self._kept_max}"
-        self.pump(accepted.carrier)
+
+    def go_on(self, session: int) -> None:
+        """Write what there is for a client."""
+        if (accepted := self.table.get(session)) is not None:
+            self.pump(accepted.carrier)
 
     def carries(self, connection: Connection) -> bool:
         """Return whether a connection carries a session in which something was heard here."""

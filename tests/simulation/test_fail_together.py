@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bringup.runtime.drivers.coordinator import TOLD_AT_ONCE
 from bringup.runtime.machines.groups import group_size_of
 
 from . import costs
@@ -20,6 +21,8 @@ def test_the_last_survivor_is_told_through_the_groups() -> None:
     assert told.judged < PROBED
     hops = 2 * group * (costs.LINK_MESSAGE + CLUSTER.worst)
     assert told.last - told.judged < PEERS // group * 2 * costs.MESSAGE + hops
+    turns = 4 * TOLD_AT_ONCE * costs.MESSAGE
+    assert told.host - told.judged < turns, "the program of client 0 hears of it with the first"
     alone = tell_survivors(PEERS, 0, VICTIM)
     assert alone.last - alone.judged > 0.8 * PEERS * costs.MESSAGE
     assert told.last - told.judged < 0.25 * (alone.last - alone.judged)

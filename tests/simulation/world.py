@@ -233,8 +233,7 @@ class World:
                 self.wire.probe(host, effect, host.tell_coordinator)
 
     def _answer(self, host: Process, sessions: tuple[int, ...], message: CoordinatorMessage) -> None:
-        for number in sessions:
-            host.sessions.send(number, message)
+        host.sessions.send_to(sessions, message)
 
     # Failing.
 
