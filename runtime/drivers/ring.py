@@ -1,30 +1,26 @@
 """One client's part in the rings of a job: its links, the merge that runs over them, then the program's collectives.
 
-The merge takes two all-reduces where DTensor's TPU initialisation has one: the first carries the type and the number of
-each client's devices, which gives every client its offset; the second carries the rows themselves.
+The merge is one collection, where DTensor's TPU initialisation has an all-reduce: client 0 hands out what all clients
+report of their devices, and the roster with it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any
 
-import numpy as np
-
-from ...devices.base import LocalDevice
 from ...errors import BringupError
 from ...transport.addresses import Address
 from ...transport.attempts import Trouble, TroubleKind
 from ...transport.collectives.neighbours import Neighbours, RingBrokenError
 from ...transport.collectives.ring import Ring
 from ...transport.ports import ConnectionClosedError, Link, LinkIdentity, LinkListener, Network
-from ...transport.wire.messages import MemberInfo
-from ..machines.core_table import CoreTable, counts_of, own_entry, own_rows, shared_device, shares_of, table_of
+from ...transport.wire.control import decode, encode
+from ...transport.wire.messages import MemberInfo, Merger
+from ..machines.core_table import CoreTable, Reports, own_report
 from ..machines.device_claims import own_claims, shared_error
-from ..machines.device_kinds import own_kinds
 from ..machines.failure_errors import collective_without
-from ..machines.id_ranges import COORDINATOR
 from ..machines.peer import events as ev
 from ..machines.peer.config import PeerConfig
 from ..machines.roster import Roster
@@ -70,8 +66,7 @@ class RingDriver:
         """Open the links of all rings that this client is in, and run the collectives over them."""
         config, pairs = self._config, _pairs(effect, self._config.client_id)
         if not pairs:
-            self._begin(Ring(config.client_id, effect.place))
-            return await self._receive_roster(effect)
+            return await self._begin(effect, Ring(config.client_id, effect.place))
         assert listener is not None
         own = LinkIdentity(effect.job_id, effect.epoch, config.client_id, config.incarnation)
         lefts = [_identity_of(effect, left) for left, _ in pairs]
@@ -85,13 +80,12 @@ class RingDriver:
             if (outgoing := await opening) is None:
                 return None
             rings.append(Neighbours(left.client_id, await accepting, right.client_id, outgoing))
-        self._begin(Ring(config.client_id, effect.place, rings, self._on_half_way))
         if effect.place.count > 1:
             self._watch(rings[0].incoming, rings[0].outgoing)
         for ring in rings:
             self._spawn(self._watch_link(ring.left, ring.incoming))
             self._spawn(self._watch_link(ring.right, ring.outgoing))
-        return await self._receive_roster(effect)
+        return await self._begin(effect, Ring(config.client_id, effect.place, rings, self._on_half_way))
 
     async def _open(self, own: LinkIdentity, right: LinkIdentity, address: str) -> Link | None:
         """Open the link to a right neighbour; `None` once it is told that there will be none."""
@@ -109,46 +103,34 @@ class RingDriver:
         self._outgoing.append(link)
         return link
 
-    async def _receive_roster(self, effect: ev.ConnectRing) -> None:
-        """Have the roster, and pass it on, as soon as the links stand: the devices mostly take longer."""
-        await self._inbox.put(ev.RingConnected(effect.tag))
-        try:
-            data = await self.ring.broadcast(effect.roster if self._config.client_id == COORDINATOR else None)
-            await self._inbox.put(ev.RosterArrived(effect.tag, Roster(data)))
-        except BringupError as error:
-            await self._inbox.put(ev.MergeFailed(effect.tag, error))
-
     async def merge(self, effect: ev.Merge, device_type: str) -> None:
         """Merge the devices of all clients."""
         try:
-            table = await self._merge(effect.devices, device_type)
+            roster, table = await self._merge(effect, device_type)
             self.ring.begin_program()
-            await self._inbox.put(ev.Merged(effect.tag, table))
+            await self._inbox.put(ev.Merged(effect.tag, table, roster))
         except BringupError as error:
             await self._inbox.put(ev.MergeFailed(effect.tag, error))
 
-    async def _merge(self, devices: Sequence[LocalDevice], device_type: str) -> CoreTable:
-        """Return the job's table of devices, the same on every client.
+    async def _merge(self, effect: ev.Merge, device_type: str) -> tuple[Roster, CoreTable]:
+        """Return the roster and the job's table of devices, the same on every client.
 
-        Another all-reduce tells the kinds of the devices, where not all clients have the same; and another the name and
-        the hosts of a device that two clients have brought up.
+        An all-reduce tells the name and the hosts of a device that two clients have brought up.
 
         Raises:
             TopologyError: the merged table is not sound, or two clients have brought up the same device.
-            CollectiveMismatchError: the clients disagree on the number of devices.
         """
-        own, all_reduce, kinds = self._config, self.ring.all_reduce, own_kinds(devices)
-        entries = await all_reduce(own_entry(own.client_id, own.num_clients, device_type, len(devices), kinds))
-        counts = counts_of(entries, allow_empty=own.allow_empty)
-        rows = await all_reduce(own_rows(own.client_id, counts, devices, share_devices=own.share_devices))
-        if (shared := shared_device(counts, rows)) is not None:
-            claims = await all_reduce(own_claims(own.client_id, own.hostname, devices, shared))
+        own, devices = self._config, effect.devices
+        report = own_report(own.client_id, own.num_clients, device_type, devices, share_devices=own.share_devices)
+        answer = await self.ring.collect(report, lambda reports: encode(Merger(effect.roster, reports)))
+        merger = decode(answer)
+        assert isinstance(merger, Merger), "client 0 hands out something else than the merge"
+        reports = Reports(merger.reports)
+        reports.check(allow_empty=own.allow_empty)
+        if (shared := reports.shared_device()) is not None:
+            claims = await self.ring.all_reduce(own_claims(own.client_id, own.hostname, devices, shared))
             raise shared_error(shared, claims)
-        shares = shares_of(entries)
-        distinct = np.frombuffer(kinds, np.uint8)
-        if not shares.are_equal:
-            distinct = await all_reduce(shares.own_share(own.client_id, kinds))
-        return table_of(counts, rows, shares.kinds(distinct))
+        return Roster(merger.roster), reports.table()
 
     def stop_after(self, leaver: Callable[[], MemberInfo], collectives: int) -> None:
         """Fail the collectives beyond those of a leaving client; the job goes on."""
@@ -167,9 +149,10 @@ class RingDriver:
         for link in self._outgoing:
             link.close()
 
-    def _begin(self, ring: Ring) -> None:
+    async def _begin(self, effect: ev.ConnectRing, ring: Ring) -> None:
         self._ring = ring
         self._spawn(self._run(ring))
+        await self._inbox.put(ev.RingConnected(effect.tag))
 
     async def _run(self, ring: Ring) -> None:
         try:

@@ -1,14 +1,14 @@
 """The job's table of devices: each client's part of the merge, and the checks of the result.
 
-The merge follows DTensor's: each client writes its core ids at its own offset into a vector of zeros, and the sum over
-all clients is everybody's table. A sum of disjoint slots hides a slot written twice and one never written, so each row
-carries how often it was written.
+DTensor's merge adds up vectors of zeros in which each client has written its core ids at its own offset: a sum hides a
+slot written twice and one never written. Here each client reports its devices, and everybody has all reports.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,22 +18,26 @@ import numpy.typing as npt
 from ...devices.base import CoreLocation, LocalDevice
 from ...devices.topology.coordinates import owner
 from ...errors import TopologyError
+from ...transport.wire.control import decode, encode
+from ...transport.wire.form import MalformedMessageError
+from ...transport.wire.messages import DeviceReport
 from .device_claims import FINGERPRINT_COLUMNS, Shared, all_different, find_shared, hash_of
-from .device_kinds import KIND_COLUMNS, DeviceKinds, KindShares, columns_of
+from .device_kinds import DeviceKinds, kinds_of, own_kinds
 from .id_ranges import name_ids
 
 Int32Array = npt.NDArray[np.int32]
 
-_CORE_ID, _WRITTEN, _LOCATED = 0, 1, 2
-_LOCATION = slice(3, 7)
-_FINGERPRINT = slice(7, 7 + FINGERPRINT_COLUMNS)
-_SHARES = 7 + FINGERPRINT_COLUMNS
+_CORE_ID, _LOCATED = 0, 1
+_LOCATION = slice(2, 6)
+_FINGERPRINT = slice(6, 6 + FINGERPRINT_COLUMNS)
+_SHARES = 6 + FINGERPRINT_COLUMNS
 _COLUMNS = _SHARES + 1
-_TYPE_BYTES_MAX = 16
-"""Of a device type's name: longer names are compared by their beginning, and the merge stays one small message."""
+_ROW = struct.Struct(f"<{_COLUMNS}i")
+_POSITION = -1
+"""For the core id of a device without one in hardware."""
 
-_TYPE = slice(1, 1 + _TYPE_BYTES_MAX // 4)
-_KINDS = slice(_TYPE.stop, _TYPE.stop + KIND_COLUMNS)
+_REPORTS_BYTES_MAX = 48 * 1024 * 1024
+"""Of the reports of all clients, each of which may have an equal share; the roster has the rest of a message."""
 
 _ID_MAX = _PLACES_MAX = np.iinfo(np.int32).max
 
@@ -61,115 +65,133 @@ class CoreTable:
         return None if self.locations is None else CoreLocation(*map(int, self.locations[row]))
 
 
-def own_entry(client_id: int, num_clients: int, device_type: str, num_devices: int, kinds: bytes) -> Int32Array:
-    """Return this client's part of the first merge: int32 `[num_clients, 8]`: count, name of the type, kinds."""
-    entries = np.zeros((num_clients, _KINDS.stop), np.int32)
-    entries[client_id, 0] = num_devices
-    name = device_type.encode()[:_TYPE_BYTES_MAX].ljust(_TYPE_BYTES_MAX, b"\0")
-    entries[client_id, _TYPE] = np.frombuffer(name, "<i4")
-    entries[client_id, _KINDS] = columns_of(kinds)
-    return entries
+def own_report(
+    client_id: int,
+    num_clients: int,
+    device_type: str,
+    devices: Sequence[LocalDevice],
+    *,
+    share_devices: bool = False,
+) -> bytes:
+    """Return the wire form of this client's part of the merge.
 
-
-def shares_of(entries: Int32Array) -> KindShares:
-    """Return how the kinds of the devices are to be merged.
-
-    Raises:
-        TopologyError: see `KindShares`.
-    """
-    return KindShares(entries[:, _KINDS])
-
-
-def counts_of(entries: Int32Array, *, allow_empty: bool = False) -> Int32Array:
-    """Return the number of devices of each client, int32 `[num_clients]`, from the merged `entries`.
+    With `share_devices`, other clients that say so too may have the same devices.
 
     Raises:
-        TopologyError: the clients have different types of devices, told apart by the first 16 bytes of their names; or
-            one has none; or, with `allow_empty`, all have none.
+        TopologyError: a core id does not fit, or there are too many devices, or texts that are too long.
     """
-    _check_types(entries[:, _TYPE])
-    counts = entries[:, 0].copy()
-    empty = np.flatnonzero(counts == 0)
-    if empty.size == counts.size:
-        raise TopologyError("no client brought a device to the job. Look at the devices of their hosts.")
-    if empty.size and not allow_empty:
+    rows = b"".join(_own_row(client_id, *device, share_devices) for device in enumerate(devices))
+    report = encode(DeviceReport(client_id, device_type, own_kinds(devices), rows))
+    if len(report) > (most := _REPORTS_BYTES_MAX // num_clients):
         raise TopologyError(
-            f"{name_ids(empty.tolist())} brought no devices to the job; every client must have at least one. "
-            "Look at local_device_ids and at the devices of those hosts, or set allow_empty=True on every client."
+            f"the {len(devices)} devices of client {client_id} take {len(report)} bytes in the merge, more than the "
+            f"{most} that a client of a job of {num_clients} may take. A kind is the name of a model: its backend is "
+            "broken."
         )
-    return counts
+    return report
 
 
-def _check_types(types: Int32Array) -> None:
-    if (types == types[0]).all():
+def _own_row(client_id: int, index: int, device: LocalDevice, share_devices: bool) -> bytes:
+    core_id = _POSITION if device.core_id is None else device.core_id
+    if device.core_id is not None and not 0 <= core_id <= _ID_MAX:
+        raise TopologyError(
+            f"device {index} of client {client_id} has core id {core_id}, which is not between 0 and {_ID_MAX}: "
+            "its backend is broken"
+        )
+    location = (0, 0, 0, 0, 0) if device.location is None else (1, *device.location)
+    return _ROW.pack(core_id, *location, *hash_of(device.fingerprint), share_devices)
+
+
+class Reports:
+    """The reports of all clients.
+
+    Args:
+        parts: their wire forms, in the order in which they were gathered.
+
+    Attributes:
+        counts: int32 `[num_clients]`, devices of each client.
+        rows: int32 `[D, 9]`, ordered by client, then by local index.
+        kinds: of all devices.
+
+    Raises:
+        TopologyError: one of them is none, or comes from another client than is due.
+    """
+
+    def __init__(self, parts: Sequence[bytes]) -> None:
+        reports = [_report_of(client_id, part) for client_id, part in enumerate(parts)]
+        self.counts = np.array([len(report.rows) // _ROW.size for report in reports], np.int32)
+        rows = np.frombuffer(b"".join(report.rows for report in reports), "<i4")
+        self.rows = rows.astype(np.int32, copy=False).reshape(-1, _COLUMNS)
+        self.kinds = kinds_of(report.kinds for report in reports)
+        self._types = [report.device_type for report in reports]
+
+    def check(self, *, allow_empty: bool) -> None:
+        """Check that all clients have devices of one type.
+
+        Raises:
+            TopologyError: they have different types of devices; or one has none; or, with `allow_empty`, all have none.
+        """
+        _check_types(self._types)
+        empty = np.flatnonzero(self.counts == 0)
+        if empty.size == self.counts.size:
+            raise TopologyError("no client brought a device to the job. Look at the devices of their hosts.")
+        if empty.size and not allow_empty:
+            raise TopologyError(
+                f"{name_ids(empty.tolist())} brought no devices to the job; every client must have at least one. "
+                "Look at local_device_ids and at the devices of those hosts, or set allow_empty=True on every client."
+            )
+
+    def shared_device(self) -> Shared | None:
+        """Return a device that two clients have brought up without sharing it; or `None`."""
+        return find_shared(self.counts, self.rows[:, _FINGERPRINT], self.rows[:, _SHARES] == 1)
+
+    def table(self) -> CoreTable:
+        """Return the job's table.
+
+        A device without a hardware id gets its position in the job as its core id.
+
+        Raises:
+            TopologyError: ids or locations are not unique; names the clients.
+        """
+        ids = self.rows[:, _CORE_ID]
+        core_ids = np.where(ids == _POSITION, np.arange(len(ids), dtype=np.int32), ids)
+        _check_unique(self.counts, core_ids[:, np.newaxis], "core id")
+        locations = _locations(self.counts, self.rows)
+        for array in (core_ids, locations):
+            if array is not None:
+                array.flags.writeable = False
+        return CoreTable(self.counts, core_ids, locations, self._digest(), self.kinds)
+
+    def _digest(self) -> bytes:
+        merged = [part.astype("<i4").tobytes() for part in (self.counts, self.rows, self.kinds.which)]
+        return hashlib.blake2b(b"".join([*merged, self.kinds.data]), digest_size=16).digest()
+
+
+def _report_of(client_id: int, part: bytes) -> DeviceReport:
+    try:
+        message = decode(part)
+    except MalformedMessageError as error:
+        raise TopologyError(f"client {client_id} sent devices that cannot be read: {error}") from None
+    if not isinstance(message, DeviceReport) or len(message.rows) % _ROW.size:
+        raise TopologyError(f"client {client_id} sent something else than its devices: a {type(message).__name__}")
+    if message.client_id != client_id:
+        raise TopologyError(
+            f"the merge has the devices of client {message.client_id} where those of client {client_id} are due: "
+            "two processes act as one client, or one did not take part"
+        )
+    return message
+
+
+def _check_types(types: list[str]) -> None:
+    if len(set(types)) == 1:
         return
-    clients: dict[bytes, list[int]] = {}
-    for client_id, name in enumerate(types.astype("<i4")):
-        clients.setdefault(name.tobytes().rstrip(b"\0"), []).append(client_id)
-    camps = "; ".join(
-        f"{name_ids(ids)} {'has' if len(ids) == 1 else 'have'} {name.decode(errors='replace')}"
-        for name, ids in clients.items()
-    )
+    clients: dict[str, list[int]] = {}
+    for client_id, name in enumerate(types):
+        clients.setdefault(name, []).append(client_id)
+    camps = "; ".join(f"{name_ids(ids)} {'has' if len(ids) == 1 else 'have'} {name}" for name, ids in clients.items())
     raise TopologyError(
         f"the clients brought up different types of devices: {camps}. Give all of them the same device_type."
     )
-
-
-def own_rows(
-    client_id: int, counts: Int32Array, devices: Sequence[LocalDevice], *, share_devices: bool = False
-) -> Int32Array:
-    """Return this client's part of the second merge: int32 `[D, 10]`.
-
-    A device without a hardware id gets its position in the job as its core id. With `share_devices`, other clients that
-    say so too may have the same ones.
-
-    Raises:
-        TopologyError: a core id does not fit.
-    """
-    rows = np.zeros((int(counts.sum()), _COLUMNS), np.int32)
-    offset = int(counts[:client_id].sum())
-    for index, device in enumerate(devices):
-        core_id = offset + index if device.core_id is None else device.core_id
-        if not 0 <= core_id <= _ID_MAX:
-            raise TopologyError(
-                f"device {index} of client {client_id} has core id {core_id}, which is not between 0 and {_ID_MAX}: "
-                "its backend is broken"
-            )
-        row = rows[offset + index]
-        row[_CORE_ID], row[_WRITTEN] = core_id, 1
-        if device.location is not None:
-            row[_LOCATED], row[_LOCATION] = 1, device.location
-        row[_FINGERPRINT], row[_SHARES] = hash_of(device.fingerprint), share_devices
-    return rows
-
-
-def shared_device(counts: Int32Array, rows: Int32Array) -> Shared | None:
-    """Return a device that two clients have brought up without sharing it, from the merged `rows`; or `None`."""
-    return find_shared(counts, rows[:, _FINGERPRINT], rows[:, _SHARES] == 1)
-
-
-def table_of(counts: Int32Array, rows: Int32Array, kinds: DeviceKinds) -> CoreTable:
-    """Return the table of the merged `rows`; `kinds` are those of all devices.
-
-    Raises:
-        TopologyError: a slot was not written exactly once, or ids or locations are not unique; names the clients.
-    """
-    wrong = np.flatnonzero(rows[:, _WRITTEN] != 1)
-    if wrong.size:
-        client_id, index = owner(counts, int(wrong[0]))
-        raise TopologyError(
-            f"the slot of device {index} of client {client_id} was written {int(rows[wrong[0], _WRITTEN])} times in "
-            f"the merge ({wrong.size} such slots): two processes act as one client, or one did not take part"
-        )
-    _check_unique(counts, rows[:, [_CORE_ID]], "core id")
-    locations = _locations(counts, rows)
-    merged = [part.astype("<i4").tobytes() for part in (counts, rows, kinds.which)]
-    digest = hashlib.blake2b(b"".join([*merged, kinds.data]), digest_size=16).digest()
-    core_ids = rows[:, _CORE_ID].copy()
-    for array in (core_ids, locations):
-        if array is not None:
-            array.flags.writeable = False
-    return CoreTable(counts, core_ids, locations, digest, kinds)
 
 
 def _locations(counts: Int32Array, rows: Int32Array) -> Int32Array | None:

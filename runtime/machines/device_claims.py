@@ -7,6 +7,7 @@ they call the device and which host they are on, so that every client raises the
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Sequence
 
 import numpy as np
@@ -22,6 +23,8 @@ Uint8Array = npt.NDArray[np.uint8]
 FINGERPRINT_COLUMNS = 2
 """64 bits: among 100,000 devices two of the same hash have a chance of one in three thousand million."""
 
+_WORDS = struct.Struct(f"<{FINGERPRINT_COLUMNS}i")
+
 _TEXT_BYTES = 256
 """Of a device's and of a host's name in a claim; a longer name is cut in the error text."""
 
@@ -29,14 +32,13 @@ Shared = tuple[tuple[int, int], tuple[int, int], int]
 """The client and local index of a device, those of the same device on another client, and how many such there are."""
 
 
-def hash_of(fingerprint: str) -> Int32Array:
-    """Return the hash of a fingerprint for a row, int32 `[2]`; zeros for none."""
+def hash_of(fingerprint: str) -> tuple[int, ...]:
+    """Return the hash of a fingerprint for a row, as two int32; zeros for none."""
     if not fingerprint:
-        return np.zeros(FINGERPRINT_COLUMNS, np.int32)
+        return (0,) * FINGERPRINT_COLUMNS
     data = fingerprint.encode(errors="replace")
-    words = np.frombuffer(hashlib.blake2b(data, digest_size=4 * FINGERPRINT_COLUMNS).digest(), "<i4").astype(np.int32)
-    words[0] |= 1  # never zeros
-    return words
+    first, *rest = _WORDS.unpack(hashlib.blake2b(data, digest_size=_WORDS.size).digest())
+    return (first | 1, *rest)  # never zeros
 
 
 def all_different(rows: Int32Array) -> bool:

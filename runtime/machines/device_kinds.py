@@ -1,14 +1,8 @@
-"""The kinds of all devices of a job, which travel with the merge.
-
-Each client tells in the first merge how long the wire form of its own kinds is, and its hash. Where all tell the same,
-as they mostly do, each knows the kinds of all by its own. Otherwise a further merge carries each distinct form once,
-written by the first client that has it.
-"""
+"""The kinds of all devices of a job, which travel with the merge."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,19 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ...devices.base import LocalDevice
-from ...errors import TopologyError
 from ...transport.wire.control import decode, encode
 from ...transport.wire.messages import KindList, KindRun
 from .id_ranges import join_runs, runs_of
-
-Int32Array = npt.NDArray[np.int32]
-Uint8Array = npt.NDArray[np.uint8]
-
-KIND_COLUMNS = 3
-"""The length, and 64 bits of hash: among 100,000 different forms two are the same with one chance in 10^9."""
-
-_BYTES_MAX = 64 * 1024 * 1024
-"""Of all distinct kinds: several names for each device of the largest jobs."""
 
 
 def own_kinds(devices: Sequence[LocalDevice]) -> bytes:
@@ -36,50 +20,11 @@ def own_kinds(devices: Sequence[LocalDevice]) -> bytes:
     return encode(KindList(runs_of(device.kind for device in devices)))
 
 
-def columns_of(kinds: bytes) -> Int32Array:
-    """Return a client's part of the first merge: int32 `[KIND_COLUMNS]`."""
-    words = np.frombuffer(hashlib.blake2b(kinds, digest_size=8).digest(), "<i4")
-    return np.array([len(kinds), *words], np.int32)
-
-
-class KindShares:
-    """The division of the further merge among the clients that write into it.
-
-    Args:
-        columns: int32 `[num_clients, KIND_COLUMNS]`, of all clients.
-
-    Raises:
-        TopologyError: the kinds take more bytes than can be merged.
-    """
-
-    def __init__(self, columns: Int32Array) -> None:
-        _, firsts, which = np.unique(columns, axis=0, return_index=True, return_inverse=True)
-        self._firsts = firsts
-        self._which = np.ravel(which)
-        self._lengths = columns[firsts, 0].astype(np.int64)
-        if (size := int(self._lengths.sum())) > _BYTES_MAX:
-            raise TopologyError(
-                f"the kinds of the devices of this job take {size} bytes, more than {_BYTES_MAX}: client "
-                f"{int(columns[:, 0].argmax())} has the most. A kind is the name of a model: its backend is broken."
-            )
-
-    @property
-    def are_equal(self) -> bool:
-        """Whether all clients have the same, so that there is nothing to merge."""
-        return len(self._firsts) == 1
-
-    def own_share(self, client_id: int, kinds: bytes) -> Uint8Array:
-        """Return this client's part of the further merge."""
-        share = np.zeros(int(self._lengths.sum()), np.uint8)
-        place = int(self._which[client_id])
-        if int(self._firsts[place]) == client_id:
-            start = int(self._lengths[:place].sum())
-            share[start : start + len(kinds)] = np.frombuffer(kinds, np.uint8)
-        return share
-
-    def kinds(self, merged: Uint8Array) -> DeviceKinds:
-        """Return the kinds of all, given the merged shares, or those of this client where all have the same."""
-        return DeviceKinds(merged.tobytes(), tuple(self._lengths.tolist()), self._which)
+def kinds_of(forms: Iterable[bytes]) -> DeviceKinds:
+    """Return the kinds of all devices, given the wire forms of all clients, which mostly are the same."""
+    places: dict[bytes, int] = {}
+    which = [places.setdefault(form, len(places)) for form in forms]
+    return DeviceKinds(b"".join(places), tuple(map(len, places)), np.array(which, np.intp))
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,5 +51,5 @@ class DeviceKinds:
 
 def _runs_in(data: bytes) -> tuple[KindRun, ...]:
     message = decode(data)
-    assert isinstance(message, KindList), "all clients have agreed on something else than kinds"
+    assert isinstance(message, KindList), "all clients hold something else than kinds"
     return message.kinds

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import threading
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
-from bringup.devices.base import LocalDevice
 from bringup.devices.sim.slice import SimSlice, default_shape
 from bringup.errors import (
     BarrierTimeoutError,
@@ -24,7 +23,7 @@ from bringup.errors import (
     TopologyError,
 )
 from bringup.runtime.drivers.ring import RingDriver
-from bringup.runtime.machines.core_table import CoreTable
+from bringup.runtime.machines.peer import events as ev
 
 from .peers import JobOfPeers, job_of_peers
 from .places import Place
@@ -67,13 +66,14 @@ async def test_all_come_up_with_equal_tables_and_leave(place: Place, size: int, 
 async def test_different_kinds_of_devices_are_known_to_all(
     place: Place, group_size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shipped = RingDriver._merge
+    shipped = RingDriver.merge
 
-    async def merge(self: RingDriver, devices: Sequence[LocalDevice], device_type: str) -> CoreTable:
-        named = [dataclasses.replace(each, kind=f"model {self._config.client_id % 3}") for each in devices]
-        return await shipped(self, named, device_type)
+    async def merge(self: RingDriver, effect: ev.Merge, device_type: str) -> None:
+        kind = f"model {self._config.client_id % 3}"
+        named = tuple(dataclasses.replace(each, kind=kind) for each in effect.devices)
+        await shipped(self, replace(effect, devices=named), device_type)
 
-    monkeypatch.setattr(RingDriver, "_merge", merge)
+    monkeypatch.setattr(RingDriver, "merge", merge)
     async with job_of_peers(place, N, group_size=group_size) as job:
         job.start()
         ups = await job.ups()

@@ -299,9 +299,9 @@ class Process(OsProcess):
                 self._start_backend(tag)
             case ev.ConnectRing():
                 self.world.ring_of(effect.job_id).join(self, effect)
-            case ev.Merge(tag, devices):
+            case ev.Merge():
                 assert self.ring_end is not None
-                self.ring_end.merge(tag, devices)
+                self.ring_end.merge(effect)
             case ev.SendWatch(message):
                 assert self.ring_end is not None
                 self.ring_end.send_watch(message)

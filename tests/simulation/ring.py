@@ -1,4 +1,4 @@
-"""The simulated rings: links between neighbours, and what runs over them: the roster, then the merge.
+"""The simulated rings: links between neighbours, and the merge that runs over them, with the roster.
 
 Who sends what to whom, and when, is the schedule that ships; here it is carried out one hop at a time.
 """
@@ -189,12 +189,7 @@ class RingEnd:
         if self._is_linked or any(len(place.links) < 2 for place in self.places.values()):
             return
         self._is_linked = True
-        # The first collective, as the driver makes it, whatever the machine says to the links.
-        roster = Roster(self._joined.roster)
-        self._calls.append(_Collective(1, lambda count: self._checked(count, roster), self._keep))
-        self._begin()
         self.process.tell_peer(ev.RingConnected(self._joined.tag))
-        self.go_on()
         for event in self._breaks:
             self.process.tell_peer(event)
 
@@ -229,30 +224,27 @@ class RingEnd:
 
     # What runs over them.
 
-    def merge(self, tag: ev.Tag, devices: Sequence[LocalDevice]) -> None:
-        """Take part in the merge: all clients learn how many there are, then all learn all devices."""
+    def merge(self, merge: ev.Merge) -> None:
+        """Take part in the merge: client 0 hands out the devices of all, and the roster."""
         own = self.process.client_id
 
-        def done(merged: MergeOracle) -> None:
+        def done(merged: tuple[Roster, MergeOracle]) -> None:
             # Not from within what the machine does now.
-            self.process.later(0.0, self._merged, tag, merged)
+            self.process.later(0.0, self._merged, merge.tag, *merged)
 
-        self._call(_Collective(1, lambda count: self._checked(count, count), lambda _: None))
-        self._call(_Collective([(own, devices)], MergeOracle, done))
+        def handed_out(shares: Shares) -> tuple[Roster, MergeOracle]:
+            assert len(shares) == self.rings.size, f"of {self.rings.size} clients {len(shares)} were gathered"
+            return Roster(merge.roster), MergeOracle(shares)
 
-    def _checked(self, count: int, result: Any) -> Any:
-        assert count == self.rings.size, f"of {self.rings.size} clients {count} were gathered"
-        return result
+        self._call(_Collective([(own, merge.devices)], handed_out, done))
 
-    def _keep(self, roster: Roster) -> None:
-        kept = misprinted(roster) if self.process.client_id in self.rings.world.misprinters else roster
-        self.process.tell_peer(ev.RosterArrived(self._joined.tag, kept))
-
-    def _merged(self, tag: ev.Tag, merged: MergeOracle) -> None:
-        is_garbled = self.process.client_id in self.rings.world.garblers
-        outcome = merged.garbled() if is_garbled else merged.outcome
-        event = ev.MergeFailed(tag, outcome) if isinstance(outcome, TopologyError) else ev.Merged(tag, outcome)
-        self.process.tell_peer(event)
+    def _merged(self, tag: ev.Tag, roster: Roster, merged: MergeOracle) -> None:
+        client_id, world = self.process.client_id, self.rings.world
+        outcome = merged.garbled() if client_id in world.garblers else merged.outcome
+        if isinstance(outcome, TopologyError):
+            return self.process.tell_peer(ev.MergeFailed(tag, outcome))
+        kept = misprinted(roster) if client_id in world.misprinters else roster
+        return self.process.tell_peer(ev.Merged(tag, outcome, kept))
 
     def _call(self, call: _Collective) -> None:
         self._calls.append(call)

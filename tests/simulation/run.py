@@ -148,8 +148,8 @@ def _come_up_again(world: World) -> None:
     if not zombies and world.seed % _ALONE_EVERY:
         return
     world.prepare = Program(_LIVENESS_STEPS, think=0.1).prepare
-    # The roster and the merge go once and four times around a ring of all clients, where there are no groups.
-    timeout = 60.0 + 5 * world.num_clients * world.network.latency.high
+    # The merge goes twice around a ring of all clients, where there are no groups.
+    timeout = 60.0 + 2 * world.num_clients * world.network.latency.high
     processes = world.start_all(within=world.rng.choice([0.0, 0.1, 1.0]), initialization_timeout=timeout)
     for zombie in zombies:
         world.running[zombie] = None

@@ -63,9 +63,9 @@ class Neighbours:
         except ConnectionClosedError as error:
             raise RingBrokenError(self.left, str(error)) from None
 
-    async def send_frame(self, number: int, agreement: Agreement, buffers: tuple[Array, ...]) -> None:
-        """Send a frame of collective `number`; the buffers are left out where the clients do not agree."""
-        body = b"".join(map(bytes_of, buffers)) if agreement.agreed else b""
+    async def send_frame(self, number: int, agreement: Agreement, value: bytearray) -> None:
+        """Send a frame of collective `number`; the value is left out where the clients do not agree."""
+        body = value if agreement.agreed else b""
         await self.send(head_of(number, agreement, len(body)) + body)
 
     async def receive_head(self, number: int, payload_bytes_max: int) -> tuple[Agreement, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import struct
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -11,13 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import CollectiveMismatchError, ConfigurationError
+from ...errors import CollectiveMismatchError
 from ..wire.messages import GroupPlace
 from .agreement import Agreement
 from .neighbours import Neighbours, RingBrokenError, bytes_of, head_of
 from .packing import Packing, reduce_into
 from .schedule import Lane, RingOf, chunk_bounds, gathering, rings_of, spreading, steps
-from .turns import Broadcast, Contribution, Part, Turn, Turns, Withdrawn
+from .turns import Contribution, Part, Statement, Turn, Turns, Withdrawn
 
 Array = npt.NDArray[Any]
 
@@ -34,10 +35,11 @@ _SEGMENT_BYTES = 64 * 1024
 _REDUCED_BYTES = 256 * 1024
 """Of a chunk, reduced at a time, while the kernel takes in the next."""
 
-BROADCAST_BYTES_MAX = 64 * 1024 * 1024
-"""Of one broadcast: some hundred bytes for each of half a million clients."""
+COLLECTED_BYTES_MAX = 64 * 1024 * 1024
+"""Of all that is given to a collection, and of the answer: some hundred bytes for each of half a million clients."""
 
-_BROADCAST = "broadcast()"
+_COLLECT = "collect()"
+_LENGTH = struct.Struct("!I")
 
 
 class Ring:
@@ -136,24 +138,25 @@ class Ring:
             totals: tuple[Array, ...] = await asyncio.wrap_future(turn.result)
             return packing.unpack(totals)[0]
 
-    async def broadcast(self, data: bytes | None) -> bytes:
-        """Hand bytes of client 0 to all clients, from the loop that `run` runs on; every link carries them once.
+    async def collect(self, data: bytes, answer: Callable[[tuple[bytes, ...]], bytes]) -> bytes:
+        """Bring bytes of all clients to client 0, and its answer to all, from the loop that `run` runs on.
+
+        Every link carries what all before it gave once, and the answer once.
 
         Args:
-            data: up to `BROADCAST_BYTES_MAX` bytes on client 0, `None` on all others.
+            data: this client's; those of all together up to `COLLECTED_BYTES_MAX`, less 4 bytes for each.
+            answer: returns the answer, of up to `COLLECTED_BYTES_MAX` bytes, to those of all by client id; called on
+                client 0 alone.
 
         Returns:
-            Client 0's bytes.
+            The answer, the same on every client.
 
         Raises:
-            ConfigurationError: they are too many.
-            CollectiveMismatchError: another client called something else; nobody gets a result.
+            CollectiveMismatchError: another client called something else; nobody gets the answer.
         """
-        assert (data is None) == (self._client_id != 0), "the bytes are client 0's to give"
         with self.enter() as turn:
-            if data is not None and len(data) > BROADCAST_BYTES_MAX:
-                raise ConfigurationError(f"broadcast takes up to {BROADCAST_BYTES_MAX} bytes, got {len(data)}")
-            turn.give(Broadcast(_BROADCAST, data or b""))
+            stated = _LENGTH.pack(len(data)) + data
+            turn.give(Statement(_COLLECT, stated, lambda gathered: answer(_parted(gathered))))
             (received,) = await asyncio.wrap_future(turn.result)
             return received.tobytes()
 
@@ -165,9 +168,11 @@ class Ring:
     async def _carry_out(self, part: Part) -> tuple[Array, ...]:
         if isinstance(part, Contribution):
             return await self._reduce(part)
-        agreement, _ = await self._gather(part, ())
-        data, bytes_max = (part.data, BROADCAST_BYTES_MAX) if isinstance(part, Broadcast) else (b"", 0)
-        received = await self._spread(agreement, bytearray(data), bytes_max)
+        own = bytearray(part.data if isinstance(part, Statement) else b"")
+        agreement, gathered = await self._gather(part, own, COLLECTED_BYTES_MAX, lambda _, came, own: came + own)
+        if self._client_id == 0 and agreement.agreed and isinstance(part, Statement):
+            gathered = bytearray(part.answer(gathered))
+        received = await self._spread(agreement, gathered, COLLECTED_BYTES_MAX)
         return (np.frombuffer(received, np.uint8, len(received)),)
 
     async def _reduce(self, part: Contribution) -> tuple[Array, ...]:
@@ -175,8 +180,17 @@ class Ring:
         buffers = part.buffers
         small_bytes_max = _SMALL_BYTES_MAX // max(len(buffers), 1)
         small = tuple(buffer for buffer in buffers if buffer.nbytes <= small_bytes_max)
-        agreement, reduced = await self._gather(part, small)
-        payload = await self._spread(agreement, bytearray().join(map(bytes_of, reduced)), _SMALL_BYTES_MAX)
+
+        def reduced(sender: int, came: bytearray, value: bytearray) -> bytearray:
+            totals = self._split(came, small, sender)
+            if value:
+                for earlier, later in zip(totals, self._split(value, small, sender), strict=True):
+                    reduce_into(part.reduction, earlier, later, earlier)
+            return came
+
+        own = bytearray().join(map(bytes_of, small))
+        agreement, gathered = await self._gather(part, own, _SMALL_BYTES_MAX, reduced)
+        payload = await self._spread(agreement, gathered, _SMALL_BYTES_MAX)
         left = self._neighbours[self._spreading.receive].left if self._spreading.receive else self._client_id
         totals = dict(zip(map(id, small), self._split(payload, small, left), strict=True))
         for buffer in buffers:
@@ -186,21 +200,29 @@ class Ring:
                 totals[id(buffer)] = buffer
         return tuple(totals[id(buffer)] for buffer in buffers)
 
-    async def _gather(self, part: Part, own: tuple[Array, ...]) -> tuple[Agreement, tuple[Array, ...]]:
-        """Bring calls and buffers around; client 0 gets the agreement of all and the totals."""
+    async def _gather(
+        self, part: Part, value: bytearray, bytes_max: int, join: Callable[[int, bytearray, bytearray], bytearray]
+    ) -> tuple[Agreement, bytearray]:
+        """Bring calls and values around; client 0 gets the agreement of all, and their values joined.
+
+        Args:
+            part: of this client.
+            value: of this client.
+            bytes_max: of all values joined.
+            join: returns what came from a neighbour, given first, joined with the value so far, which may be empty.
+        """
         takes_part = not isinstance(part, Withdrawn)
-        agreement, totals = Agreement.of(self._client_id, part.call, takes_part=takes_part), own
+        agreement = Agreement.of(self._client_id, part.call, takes_part=takes_part)
         for hop in itertools.chain(*self._gathering):
             if hop.receive is not None:
                 ring = self._neighbours[hop.receive]
-                so_far, payload = await ring.receive_frame(self._number, _SMALL_BYTES_MAX)
+                so_far, came = await ring.receive_frame(self._number, bytes_max)
                 agreement = so_far + agreement if hop.add else so_far
-                if agreement.agreed and isinstance(part, Contribution):
-                    came = self._split(payload, own, ring.left)
-                    totals = _reduced(part.reduction, came, totals) if hop.add else came
+                if agreement.agreed:
+                    value = join(ring.left, came, value if hop.add else bytearray())
             for of in hop.send:
-                await self._neighbours[of].send_frame(self._number, agreement, totals)
-        return agreement, totals
+                await self._neighbours[of].send_frame(self._number, agreement, value)
+        return agreement, value
 
     async def _spread(self, agreement: Agreement, payload: bytearray, bytes_max: int) -> bytearray:
         """Hand client 0's bytes on, segment by segment, with the agreement of all; returns them.
@@ -293,11 +315,15 @@ class Ring:
         return None
 
 
-def _reduced(reduction: np.ufunc, so_far: tuple[Array, ...], own: tuple[Array, ...]) -> tuple[Array, ...]:
-    """Return this client's buffers, with those so far added in place."""
-    for earlier, buffer in zip(so_far, own, strict=True):
-        reduce_into(reduction, earlier, buffer, buffer)
-    return own
+def _parted(gathered: bytearray) -> tuple[bytes, ...]:
+    """Return what each client stated."""
+    parts, start = [], 0
+    while start < len(gathered):
+        (length,) = _LENGTH.unpack_from(gathered, start)
+        start += _LENGTH.size
+        parts.append(bytes(gathered[start : start + length]))
+        start += length
+    return tuple(parts)
 
 
 def _first(group: BaseExceptionGroup[RingBrokenError]) -> RingBrokenError:

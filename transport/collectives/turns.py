@@ -37,16 +37,18 @@ class Contribution:
 
 
 @dataclass(frozen=True, slots=True)
-class Broadcast:
-    """One client's part in the broadcast of client 0's bytes.
+class Statement:
+    """One client's part of a collection.
 
     Attributes:
         call: as that of a `Contribution`.
-        data: the bytes; empty on all clients but 0.
+        data: the bytes that this client gives.
+        answer: what client 0 makes of all that was given.
     """
 
     call: str
     data: bytes
+    answer: Callable[[bytearray], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class Withdrawn:
         return cls(f"nothing: its call ended before its turn ({_one_line(error)})")
 
 
-Given = Contribution | Broadcast
+Given = Contribution | Statement
 Part = Given | Withdrawn
 
 

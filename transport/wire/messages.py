@@ -12,7 +12,7 @@ from msgspec import Meta
 from .form import Body, Part, Signed, Unsigned
 from .session_messages import SessionMessage
 
-PROTOCOL_VERSION = 6
+PROTOCOL_VERSION = 7
 """Raised whenever an older peer could misunderstand a newer one; the coordinator refuses any other."""
 
 
@@ -268,7 +268,7 @@ class Formed(Body, frozen=True, tag=44):
 
     `place` is the group of the receiver. `neighbours` are its left and its right neighbour in that group's ring, and,
     for the leader of one of several groups, its left and its right neighbour among the leaders. `roster` is the wire
-    form of the `MemberList`, for client 0 alone: the others get it over the ring.
+    form of the `MemberList`, for client 0 alone: the others get it over the ring, with the merge.
     """
 
     job_id: str
@@ -366,7 +366,7 @@ class Beat(Body, frozen=True, tag=56):
     behind: Annotated[tuple[Behind, ...], _MANY] = ()
 
 
-# Over the ring, from client 0 to all or from each to all.
+# Over the ring, from each to client 0, and from there to all.
 
 
 class MemberList(Body, frozen=True, tag=57):
@@ -379,6 +379,34 @@ class KindList(Body, frozen=True, tag=58):
     """The kinds of the devices of one client, or of several that have the same; in the merge."""
 
     kinds: Annotated[tuple[KindRun, ...], _MANY]
+
+
+class DeviceReport(Body, frozen=True, tag=59):
+    """One client's part of the merge.
+
+    Attributes:
+        client_id: of the client.
+        device_type: of all its devices.
+        kinds: the wire form of their `KindList`.
+        rows: int32 `[num_devices, 9]`, little-endian; see `core_table`.
+    """
+
+    client_id: Signed
+    device_type: str
+    kinds: bytes
+    rows: bytes
+
+
+class Merger(Body, frozen=True, tag=60):
+    """The merge, as client 0 hands it out.
+
+    Attributes:
+        roster: the wire form of the `MemberList`.
+        reports: those of the `DeviceReport`s of all clients, by client id.
+    """
+
+    roster: bytes
+    reports: Annotated[tuple[bytes, ...], _MANY]
 
 
 # Queries of processes that are no clients, and their replies.
@@ -412,5 +440,5 @@ ClientMessage = Register | Heartbeat | Ready | Suspect | LinkDelayed | Leave | G
 CoordinatorMessage = Refused | HeartbeatAck | Formed | Commit | Verdict | Dismissed | StepQuery | SyncPoint | Leaving
 QueryMessage = TopologyQuery | TopologyReply
 WatchMessage = Beat | Verdict | Leaving
-RingMessage = MemberList | KindList
+RingMessage = MemberList | KindList | DeviceReport | Merger
 Message = ClientMessage | CoordinatorMessage | SessionMessage | QueryMessage | WatchMessage | RingMessage

@@ -96,16 +96,9 @@ class HealthChanged(Struct, frozen=True):
 
 
 class RingConnected(Struct, frozen=True):
-    """The links of the ring are open; `RosterArrived` follows."""
+    """The links of the ring are open."""
 
     tag: Tag
-
-
-class RosterArrived(Struct, frozen=True):
-    """The roster has come over the ring with the links of tag `tag`."""
-
-    tag: Tag
-    roster: Roster
 
 
 class LinkDelayed(Struct, frozen=True):
@@ -124,14 +117,15 @@ class LinkBroken(Struct, frozen=True):
 
 
 class Merged(Struct, frozen=True):
-    """The merge is done, with a sound result."""
+    """The merge is done, with a sound result; the roster came with it."""
 
     tag: Tag
     table: CoreTable
+    roster: Roster
 
 
 class MergeFailed(Struct, frozen=True):
-    """The merge's result is not sound; or, with the tag of `ConnectRing`, the roster did not come."""
+    """The merge's result is not sound."""
 
     tag: Tag
     error: BringupError
@@ -175,7 +169,6 @@ PeerEvent = (
     | BackendFailed
     | HealthChanged
     | RingConnected
-    | RosterArrived
     | LinkBroken
     | LinkDelayed
     | Merged
@@ -238,7 +231,6 @@ class ConnectRing(Struct, frozen=True):
     Attributes:
         place: see `Formed`, like the next two.
         neighbours: see above.
-        roster: see above; on client 0 to be sent to all.
     """
 
     tag: Tag
@@ -246,14 +238,18 @@ class ConnectRing(Struct, frozen=True):
     epoch: int
     place: GroupPlace
     neighbours: tuple[MemberInfo, ...]
-    roster: bytes = b""
 
 
 class Merge(Struct, frozen=True):
-    """Merge the tables of all clients: answered by `Merged` or `MergeFailed`, or by `LinkBroken`."""
+    """Merge the tables of all clients: answered by `Merged` or `MergeFailed`, or by `LinkBroken`.
+
+    Attributes:
+        roster: see `Formed`; on client 0 to be handed to all.
+    """
 
     tag: Tag
     devices: tuple[LocalDevice, ...]
+    roster: bytes = b""
 
 
 class Up(Struct, frozen=True):

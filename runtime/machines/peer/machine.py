@@ -2,8 +2,8 @@
 
 Theory of operation. A peer starts its devices and its search for the coordinator at once. It registers, and from the
 coordinator's first answer on it sends heartbeats and expects answers. When all clients have registered the coordinator
-says so; the peer links with its neighbours, and gets the roster over the ring. Once it has that and its devices, it
-merges them into the job's table. It reports both digests: once the coordinator has the same of all, the job is up::
+says so, and the peer links with its neighbours. Once it has its links and its devices, it merges these into the job's
+table, and gets the roster with it. It reports both digests: once the coordinator has the same of all, the job is up::
 
     NEW -> CONNECTING -> REGISTERING -> WAITING -> BRINGING_UP -> COMMITTING -> UP -> LEAVING -> CLOSED
                  ^            |
@@ -49,6 +49,7 @@ from ..job_lists import named
 from ..pacing import phase_report_delay
 from ..phases import Phase, Progress, Timeline
 from ..probes import Tags
+from ..roster import Roster
 from . import events as ev
 from .config import PeerConfig
 from .coordinator_watch import CoordinatorWatch
@@ -150,11 +151,9 @@ class PeerMachine:
                 return self._merge_when_possible(now)
             case ev.RingConnected(tag) if self._tags.takes(ev.ConnectRing, tag):
                 self._on_links(now)
-            case ev.RosterArrived(tag, roster) if self._tags.takes(ev.RosterArrived, tag):
-                self.view.roster = roster
                 return self._merge_when_possible(now)
-            case ev.Merged(tag, table) if self._tags.takes(ev.Merge, tag):
-                return self._report_ready(table, now)
+            case ev.Merged(tag, table, roster) if self._tags.takes(ev.Merge, tag):
+                return self._report_ready(table, roster, now)
             case ev.BackendFailed(tag, error) if self._tags.takes(ev.StartBackend, tag):
                 return self._on_backend_failed(error, now)
             case ev.MergeFailed(tag, error) if self._tags.takes(ev.Merge, tag):
@@ -325,8 +324,8 @@ class PeerMachine:
         self.view.form(formed)
         self.timeline.leave(Phase.RENDEZVOUS, now)
         self.timeline.enter(Phase.RING, now)
-        tag = self._tags.next(ev.ConnectRing, ev.RosterArrived, ev.Merge)
-        return [ev.ConnectRing(tag, formed.job_id, formed.epoch, formed.place, formed.neighbours, formed.roster)]
+        tag = self._tags.next(ev.ConnectRing)
+        return [ev.ConnectRing(tag, formed.job_id, formed.epoch, formed.place, formed.neighbours)]
 
     def _on_links(self, now: float) -> None:
         self._is_linked, self.view.link_reason = True, ""
@@ -340,19 +339,19 @@ class PeerMachine:
         return [] if self._group is None else [ev.SendWatch(message)]
 
     def _merge_when_possible(self, now: float) -> Effects:
-        if self._state is not PeerState.BRINGING_UP or self._devices is None or self.view.roster is None:
+        if self._state is not PeerState.BRINGING_UP or self._devices is None or not self._is_linked:
             return []
         self.timeline.enter(Phase.MERGE, now)
-        return [ev.Merge(self._tags.next(ev.Merge), self._devices)]
+        formed = self.view.formed
+        assert formed is not None
+        return [ev.Merge(self._tags.next(ev.Merge), self._devices, formed.roster)]
 
-    def _report_ready(self, table: CoreTable, now: float) -> Effects:
+    def _report_ready(self, table: CoreTable, roster: Roster, now: float) -> Effects:
         self._state = PeerState.COMMITTING
-        self._table = table
+        self._table, self.view.roster = table, roster
         self.timeline.leave(Phase.MERGE, now)
         self.timeline.enter(Phase.COMMIT, now)
-        assert self._devices is not None
-        assert self.view.roster is not None
-        return [ev.Send(Ready(table.digest, self.timeline.spans(), self.view.roster.digest))]
+        return [ev.Send(Ready(table.digest, self.timeline.spans(), roster.digest))]
 
     def _leave(self, collectives: int, now: float) -> Effects:
         if self._state is not PeerState.UP:

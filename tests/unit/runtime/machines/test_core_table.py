@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
 import pytest
 
 from bringup.devices.base import CoreLocation, LocalDevice
 from bringup.devices.topology.coordinates import owner
 from bringup.devices.topology.topology import Topology
 from bringup.errors import TopologyError
-from bringup.runtime.machines.core_table import CoreTable, counts_of, own_entry, own_rows, shares_of, table_of
-from bringup.runtime.machines.device_kinds import own_kinds
+from bringup.runtime.machines import core_table
+from bringup.runtime.machines.core_table import CoreTable, Reports, own_report
+from bringup.transport.wire.control import encode
+from bringup.transport.wire.messages import DeviceReport, Dismissed
 
-Int32Array = npt.NDArray[np.int32]
 Job = list[list[LocalDevice]]
 
 
@@ -24,31 +23,22 @@ def device(core_id: int | None, x: int | None = None) -> LocalDevice:
 JOB: Job = [[device(5, 0), device(2, 1)], [device(9, 2)], [device(0, 3), device(7, 4), device(1, 5)]]
 
 
-KINDS = own_kinds([device(0)])
-SAME = shares_of(own_entry(0, 1, "SIM", 1, KINDS)).kinds(np.frombuffer(KINDS, np.uint8))
-
-
-def entries(job: list[tuple[str, int]]) -> Int32Array:
-    """Return the entries of clients with so many devices of a type, as the ring sums them up."""
-    shares = [own_entry(client_id, len(job), *share, KINDS) for client_id, share in enumerate(job)]
-    return np.sum(shares, axis=0, dtype=np.int32)
-
-
-def merged(job: Job) -> tuple[Int32Array, Int32Array]:
-    """Return counts and rows as the ring sums them up."""
-    counts = counts_of(entries([("SIM", len(devices)) for devices in job]), allow_empty=True)
-    shares = [own_rows(client_id, counts, devices) for client_id, devices in enumerate(job)]
-    rows = np.zeros_like(shares[0])
-    for share in shares:
-        rows += share
-    return counts, rows
+def reports(job: Job, types: tuple[str, ...] = ()) -> Reports:
+    """Return the reports of clients with these devices, of type SIM where no other is given, as the ring has them."""
+    names = types or ("SIM",) * len(job)
+    return Reports([own_report(client_id, len(job), names[client_id], own) for client_id, own in enumerate(job)])
 
 
 def table(job: Job) -> CoreTable:
-    return table_of(*merged(job), SAME)
+    return reports(job).table()
 
 
-def test_the_sum_over_all_clients_is_the_table() -> None:
+def numbers(*counts: int) -> Job:
+    """Return so many devices for each client, without ids."""
+    return [[device(None)] * count for count in counts]
+
+
+def test_the_devices_of_all_clients_are_the_table() -> None:
     result = table(JOB)
     assert result.counts.tolist() == [2, 1, 3]
     assert result.core_ids.tolist() == [5, 2, 9, 0, 7, 1]
@@ -103,18 +93,35 @@ def test_tables_that_make_no_sense_name_the_clients(job: Job, words: list[str]) 
         assert word in str(caught.value)
 
 
-@pytest.mark.parametrize("times", [0, 2])
-def test_a_slot_that_was_not_written_once_is_found(times: int) -> None:
-    counts, rows = merged(JOB)
-    rows[2] *= times
-    with pytest.raises(TopologyError, match=rf"device 0 of client 1 was written {times} times"):
-        table_of(counts, rows, SAME)
+@pytest.mark.parametrize("sender", [0, 2])
+def test_a_report_of_another_client_than_is_due_is_found(sender: int) -> None:
+    parts = [own_report(client_id, 3, "SIM", own) for client_id, own in enumerate(JOB)]
+    parts[1] = parts[sender]
+    with pytest.raises(TopologyError, match=rf"the devices of client {sender} where those of client 1 are due"):
+        Reports(parts)
+
+
+@pytest.mark.parametrize(
+    "odd", [b"", b"odd", encode(Dismissed(())), encode(DeviceReport(1, "SIM", b"", bytes(35)))], ids=repr
+)
+def test_something_else_than_a_report_is_found(odd: bytes) -> None:
+    with pytest.raises(TopologyError, match="client 1 sent "):
+        Reports([own_report(0, 2, "SIM", JOB[0]), odd])
+
+
+def test_reports_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core_table, "_REPORTS_BYTES_MAX", 1000)
+    own_report(1, 4, "SIM", JOB[0])
+    with pytest.raises(
+        TopologyError, match=r"the 2 devices of client 1 take \d+ bytes in the merge, more than the 10 "
+    ):
+        own_report(1, 100, "SIM", JOB[0])
 
 
 @pytest.mark.parametrize("core_id", [-1, 2**31])
 def test_an_id_that_does_not_fit_is_refused(core_id: int) -> None:
     with pytest.raises(TopologyError, match=rf"client 1 has core id {core_id}"):
-        own_rows(1, np.array([1, 1], np.int32), [device(core_id)])
+        own_report(1, 2, "SIM", [device(core_id)])
 
 
 def test_the_largest_id_fits() -> None:
@@ -122,32 +129,28 @@ def test_the_largest_id_fits() -> None:
 
 
 def test_clients_without_devices_are_named() -> None:
-    assert counts_of(entries([("SIM", 1), ("SIM", 2)])).tolist() == [1, 2]
+    reports(numbers(1, 2)).check(allow_empty=False)
+    assert reports(numbers(1, 2)).counts.tolist() == [1, 2]
     with pytest.raises(TopologyError, match="clients 1, 3-4 "):
-        counts_of(entries([("SIM", number) for number in (1, 0, 2, 0, 0)]))
+        reports(numbers(1, 0, 2, 0, 0)).check(allow_empty=False)
 
 
 def test_some_clients_may_be_allowed_to_have_no_devices_but_not_all() -> None:
-    counts_of(entries([("SIM", 0), ("SIM", 2), ("SIM", 0)]), allow_empty=True)
+    reports(numbers(0, 2, 0)).check(allow_empty=True)
     with pytest.raises(TopologyError, match="no client brought a device"):
-        counts_of(entries([("SIM", 0)] * 3), allow_empty=True)
+        reports(numbers(0, 0, 0)).check(allow_empty=True)
 
 
 @pytest.mark.parametrize("other", ["CPU", "ACCELERATOR-OF-A-LONG-NAME"])
 def test_clients_with_different_types_of_devices_are_named(other: str) -> None:
-    with pytest.raises(TopologyError, match=rf"clients 0, 2 have SIM; client 1 has {other[:16]}\. Give"):
-        counts_of(entries([("SIM", 2), (other, 2), ("SIM", 2)]))
+    with pytest.raises(TopologyError, match=rf"clients 0, 2 have SIM; client 1 has {other}\. Give"):
+        reports(numbers(2, 2, 2), ("SIM", other, "SIM")).check(allow_empty=False)
 
 
 def test_clients_without_devices_have_no_rows() -> None:
-    job: Job = [[], [device(2, 1), device(5, 0)], []]
-    counts = np.array([0, 2, 0], np.int32)
-    rows = sum(
-        (own_rows(client_id, counts, devices) for client_id, devices in enumerate(job)), np.zeros((2, 10), np.int32)
-    )
-    table = table_of(counts, rows, SAME)
-    assert table.core_ids.tolist() == [2, 5]
-    assert [owner(table.counts, row) for row in range(2)] == [(1, 0), (1, 1)]
+    result = table([[], [device(2, 1), device(5, 0)], []])
+    assert result.core_ids.tolist() == [2, 5]
+    assert [owner(result.counts, row) for row in range(2)] == [(1, 0), (1, 1)]
 
 
 @pytest.mark.parametrize("far", [2**31 - 2, 2**30])

@@ -122,7 +122,6 @@ def waiting(*missing: int) -> Script:
 def linked() -> Script:
     script = formed()
     script.take(ev.RingConnected(script.tags[ev.ConnectRing]))
-    script.take(ev.RosterArrived(script.tags[ev.ConnectRing], ROSTER))
     return script
 
 
@@ -140,7 +139,7 @@ def merging() -> Script:
 
 def committing() -> Script:
     script = merging()
-    script.take(ev.Merged(script.tags[ev.Merge], TABLE))
+    script.take(ev.Merged(script.tags[ev.Merge], TABLE, ROSTER))
     return script
 
 
@@ -191,46 +190,37 @@ def test_it_links_with_both_neighbours_once_the_job_has_formed() -> None:
     assert (effect.neighbours, effect.epoch) == ((MEMBERS[0], MEMBERS[2]), 1)
 
 
-@pytest.mark.parametrize("devices_after", range(3))
-def test_it_merges_once_it_has_its_links_the_roster_and_its_devices(devices_after: int) -> None:
+@pytest.mark.parametrize("are_devices_first", [False, True])
+def test_it_merges_once_it_has_its_links_and_its_devices(are_devices_first: bool) -> None:
     script = formed()
-    events: list[ev.PeerEvent] = [
+    linked, started = (
         ev.RingConnected(script.tags[ev.ConnectRing]),
-        ev.RosterArrived(script.tags[ev.ConnectRing], ROSTER),
-    ]
-    events.insert(devices_after, ev.BackendStarted(script.tags[ev.StartBackend], DEVICES))
-    *others, last = events
-    assert [effect for event in others for effect in script.take(event)] == []
-    (merge,) = script.take(last)
+        ev.BackendStarted(script.tags[ev.StartBackend], DEVICES),
+    )
+    one, other = (started, linked) if are_devices_first else (linked, started)
+    assert script.take(one) == []
+    (merge,) = script.take(other)
     assert merge == ev.Merge(script.tags[ev.Merge], DEVICES)
 
 
-def test_a_roster_that_does_not_come_fails_it() -> None:
-    script = formed()
-    script.take(ev.RingConnected(script.tags[ev.ConnectRing]))
-    assert script.take(ev.MergeFailed(99, BringupError("another ring's"))) == []
-    effects = script.take(ev.MergeFailed(script.tags[ev.ConnectRing], BringupError("too large")))
-    assert str(failure(effects)) == "too large"
-    (goodbye,) = of_kind(Goodbye, effects)
-    assert goodbye.cause == "too large"
-
-
-def test_client_0_sends_the_roster_that_it_was_given() -> None:
-    (effect,) = waiting().hear(replace(FORMED, roster=ROSTER.data))
-    assert effect.roster == ROSTER.data
+def test_client_0_hands_out_the_roster_that_it_was_given() -> None:
+    script = waiting()
+    script.hear(replace(FORMED, roster=ROSTER.data))
+    script.take(ev.BackendStarted(script.tags[ev.StartBackend], DEVICES))
+    (merge,) = script.take(ev.RingConnected(script.tags[ev.ConnectRing]))
+    assert merge.roster == ROSTER.data
 
 
 def test_devices_that_are_up_before_the_job_has_formed_are_kept() -> None:
     script = waiting()
     assert script.take(ev.BackendStarted(script.tags[ev.StartBackend], DEVICES)) == []
     script.hear(FORMED)
-    assert script.take(ev.RingConnected(script.tags[ev.ConnectRing])) == []
-    assert [type(e) for e in script.take(ev.RosterArrived(script.tags[ev.ConnectRing], ROSTER))] == [ev.Merge]
+    assert [type(e) for e in script.take(ev.RingConnected(script.tags[ev.ConnectRing]))] == [ev.Merge]
 
 
 def test_it_reports_both_digests_and_its_phases() -> None:
     script = merging()
-    (report,) = sent(script.take(ev.Merged(script.tags[ev.Merge], TABLE)))
+    (report,) = sent(script.take(ev.Merged(script.tags[ev.Merge], TABLE, ROSTER)))
     assert isinstance(report, Ready)
     assert report.roster_digest == ROSTER.digest
     assert report.digest == b"digest"
@@ -268,13 +258,13 @@ def test_results_with_an_old_tag_are_dropped() -> None:
         ev.RingConnected(stale),
         ev.BackendStarted(stale, ()),
         ev.BackendFailed(stale, BringupError("old")),
-        ev.Merged(stale, TABLE),
+        ev.Merged(stale, TABLE, ROSTER),
         ev.MergeFailed(stale, BringupError("old")),
     ):
         assert script.take(event) == []
     tag = script.tags[ev.Merge]
-    assert script.take(ev.Merged(tag, TABLE))
-    assert script.take(ev.Merged(tag, TABLE)) == [], "a result counts once"
+    assert script.take(ev.Merged(tag, TABLE, ROSTER))
+    assert script.take(ev.Merged(tag, TABLE, ROSTER)) == [], "a result counts once"
 
 
 def test_heartbeats_go_out_every_interval_from_the_first_answer_on() -> None:

@@ -1,4 +1,4 @@
-"""Broadcasts over the ring, over every kind of link."""
+"""Collections over the ring, over every kind of link."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import asyncio
 import numpy as np
 import pytest
 
-from bringup.errors import CollectiveMismatchError, ConfigurationError
+from bringup.errors import CollectiveMismatchError
 from bringup.transport.collectives import ring as ring_module
 from bringup.transport.collectives.agreement import Agreement
 from bringup.transport.collectives.frames import HEADER_BYTES, FrameHeader
 from bringup.transport.collectives.neighbours import RingBrokenError
-from bringup.transport.collectives.ring import BROADCAST_BYTES_MAX, Ring
+from bringup.transport.collectives.ring import COLLECTED_BYTES_MAX, Ring
 
 from .places import MemoryPlace, Place, ring_of_links
 from .rings import rings, served_ring
@@ -25,36 +25,51 @@ def drawn(length: int) -> bytes:
     return np.random.default_rng(length).integers(0, 256, length, "uint8").tobytes()
 
 
+def given(rank: int, data: bytes) -> bytes:
+    """Return what a client gives, each something else and of another length."""
+    return data[rank % 3 :] + bytes([rank])
+
+
+def collect(ring: Ring, rank: int, data: bytes) -> asyncio.Task[bytes]:
+    """Collect `given` of all; the answer of client 0 is all of it, turned around."""
+    return asyncio.create_task(ring.collect(given(rank, data), lambda parts: b"".join(parts)[::-1]))
+
+
 def tasks_of(group: list[Ring], data: bytes) -> list[asyncio.Task[bytes]]:
-    return [asyncio.create_task(ring.broadcast(None if rank else data)) for rank, ring in enumerate(group)]
+    return [collect(ring, rank, data) for rank, ring in enumerate(group)]
 
 
-async def assert_broadcasts(group: list[Ring], data: bytes) -> None:
-    assert all(received == data for received in await asyncio.gather(*tasks_of(group, data)))
+def answer(size: int, data: bytes) -> bytes:
+    return b"".join(given(rank, data) for rank in range(size))[::-1]
+
+
+async def assert_collects(group: list[Ring], data: bytes) -> None:
+    expected = answer(len(group), data)
+    assert all(received == expected for received in await asyncio.gather(*tasks_of(group, data)))
 
 
 @pytest.mark.parametrize("sizes", [(1,), (2,), (3,), (8,), (2, 2), (3, 2, 4), (1, 1), (4, 1, 2)], ids=str)
-async def test_every_client_gets_the_bytes_of_client_0(place: Place, sizes: tuple[int, ...]) -> None:
+async def test_every_client_gets_the_answer_to_the_bytes_of_all(place: Place, sizes: tuple[int, ...]) -> None:
     async with rings(place, *sizes) as group:
         for length in LENGTHS:
-            await assert_broadcasts(group, drawn(length))
+            await assert_collects(group, drawn(length))
 
 
 @pytest.mark.parametrize("length", [10, 3 * SEGMENT])
-async def test_broadcasts_and_reductions_keep_their_order(place: Place, length: int) -> None:
+async def test_collections_and_reductions_keep_their_order(place: Place, length: int) -> None:
     data = drawn(length)
     async with rings(place, 3) as group:
         sums = [ring.all_reduce(np.ones(5)) for ring in group]
         first = [asyncio.create_task(one) for one in sums]
-        await assert_broadcasts(group, data)
+        await assert_collects(group, data)
         assert all((one == 3).all() for one in await asyncio.gather(*first))
-        await asyncio.gather(assert_broadcasts(group, data), assert_broadcasts(group, data[::-1]))
+        await asyncio.gather(assert_collects(group, data), assert_collects(group, data[::-1]))
         assert [ring.called for ring in group] == [4, 4, 4]
 
 
 @pytest.mark.parametrize("sizes", [(4,), (3, 2, 2)], ids=str)
 @pytest.mark.places("memory")
-async def test_every_link_carries_the_bytes_once(place: Place, sizes: tuple[int, ...]) -> None:
+async def test_every_link_carries_the_answer_once(place: Place, sizes: tuple[int, ...]) -> None:
     class Counting:
         """A link that counts what is sent."""
 
@@ -74,7 +89,7 @@ async def test_every_link_carries_the_bytes_once(place: Place, sizes: tuple[int,
         all_links = [neighbours for ring in group for neighbours in ring._neighbours.values()]
         for neighbours in all_links:
             neighbours.outgoing = Counting(neighbours.outgoing)  # type: ignore[assignment]
-        await assert_broadcasts(group, data)
+        await asyncio.gather(*(ring.collect(b"own", lambda _: data) for ring in group))
         sent = sorted(neighbours.outgoing.sent for neighbours in all_links)  # type: ignore[attr-defined]
         backwards = len(all_links) - (len(group) - 1)
         assert all(of_one < 200 for of_one in sent[:backwards])
@@ -87,40 +102,25 @@ async def test_who_called_something_else_is_told_to_all(place: Place, sizes: tup
     async with rings(place, *sizes) as group:
         for _ in range(2):
             calls = [
-                asyncio.create_task(ring.all_reduce(np.ones(3)))
-                if rank == odd
-                else asyncio.create_task(ring.broadcast(None if rank else drawn(2 * SEGMENT)))  # type: ignore[arg-type]
+                asyncio.create_task(ring.all_reduce(np.ones(3))) if rank == odd else collect(ring, rank, drawn(1000))  # type: ignore[arg-type]
                 for rank, ring in enumerate(group)
             ]
             for error in await asyncio.gather(*calls, return_exceptions=True):
                 assert isinstance(error, CollectiveMismatchError)
                 assert f"client {odd} called all_reduce(sum, float64[3])" in str(error)
-                assert f"client {0 if odd else 1} called broadcast()" in str(error)
-            await assert_broadcasts(group, drawn(100))
-
-
-async def test_too_many_bytes_are_refused_and_the_others_are_told(place: Place) -> None:
-    async with rings(place, 3) as group:
-        others = [asyncio.create_task(ring.broadcast(None)) for ring in group[1:]]
-        with pytest.raises(
-            ConfigurationError, match=f"up to {BROADCAST_BYTES_MAX} bytes, got {BROADCAST_BYTES_MAX + 1}"
-        ):
-            await group[0].broadcast(bytes(BROADCAST_BYTES_MAX + 1))
-        for error in await asyncio.gather(*others, return_exceptions=True):
-            assert isinstance(error, CollectiveMismatchError)
-            assert "client 0 called nothing: its call ended before its turn (ConfigurationError" in str(error)
-        await assert_broadcasts(group, drawn(100))
+                assert f"client {0 if odd else 1} called collect()" in str(error)
+            await assert_collects(group, drawn(100))
 
 
 async def test_a_size_beyond_the_bound_breaks_the_ring_before_memory_is_taken(place: Place) -> None:
-    call = Agreement.of(0, "broadcast()").encode()
-    heard = (Agreement.of(0, "broadcast()") + Agreement.of(1, "broadcast()")).encode()
+    call = Agreement.of(0, "collect()").encode()
+    heard = (Agreement.of(0, "collect()") + Agreement.of(1, "collect()")).encode()
     async with ring_of_links(place, 2) as links, served_ring(1, 2, *links[1]) as ring:
-        waiting = asyncio.create_task(ring.broadcast(None))
+        waiting = asyncio.create_task(ring.collect(b"", b"".join))
         await links[0][1].send(FrameHeader(len(call), 1, 0).encode() + call)
-        await links[0][0].receive_into(memoryview(bytearray(HEADER_BYTES + len(heard))))
-        await links[0][1].send(FrameHeader(len(heard), 1, BROADCAST_BYTES_MAX + 1).encode())
-        with pytest.raises(RingBrokenError, match=f"at most .* {BROADCAST_BYTES_MAX} are allowed"):
+        await links[0][0].receive_into(memoryview(bytearray(HEADER_BYTES + len(heard) + 4)))
+        await links[0][1].send(FrameHeader(len(heard), 1, COLLECTED_BYTES_MAX + 1).encode())
+        with pytest.raises(RingBrokenError, match=f"at most .* {COLLECTED_BYTES_MAX} are allowed"):
             await waiting
 
 
@@ -128,17 +128,17 @@ async def test_a_size_beyond_the_bound_breaks_the_ring_before_memory_is_taken(pl
 async def test_a_call_that_is_cancelled_while_it_waits_for_its_turn_keeps_its_place(culprit: int) -> None:
     async with rings(MemoryPlace(), 3) as group:
         reduced = asyncio.create_task(group[culprit].all_reduce(np.ones(3)))
-        cancelled = asyncio.create_task(group[culprit].broadcast(None if culprit else b"lost"))
+        cancelled = collect(group[culprit], culprit, b"lost")
         await asyncio.wait([cancelled], timeout=0.01)
         cancelled.cancel()
         await asyncio.wait([cancelled])
         others = [ring for ring in group if ring is not group[culprit]]
         await asyncio.gather(reduced, *(ring.all_reduce(np.ones(3)) for ring in others))
-        calls = [ring.broadcast(None if ring is not group[0] else b"lost") for ring in others]
+        calls = [collect(ring, rank, b"lost") for rank, ring in enumerate(others)]
         for error in await asyncio.gather(*calls, return_exceptions=True):
             assert isinstance(error, CollectiveMismatchError)
             assert f"client {culprit} called nothing: its call ended before its turn (CancelledError" in str(error)
-        await assert_broadcasts(group, b"found")
+        await assert_collects(group, b"found")
 
 
 @pytest.mark.parametrize("sizes", [(3,), (2, 2)], ids=str)
@@ -149,6 +149,7 @@ async def test_a_call_that_is_cancelled_at_any_turn_of_the_loop(
 ) -> None:
     """Nobody ever gets other bytes; half-way, the ring breaks."""
     data = drawn(length)
+    expected = answer(sum(sizes), data)
 
     async def is_over(after: int) -> bool:
         async with rings(MemoryPlace(), *sizes) as group:
@@ -163,7 +164,7 @@ async def test_a_call_that_is_cancelled_at_any_turn_of_the_loop(
                     ring.end(lambda: RingBrokenError(culprit, "a client failed"))
             for outcome in await asyncio.gather(*calls, return_exceptions=True):
                 ends = CollectiveMismatchError | RingBrokenError | asyncio.CancelledError
-                assert outcome == data or isinstance(outcome, ends), repr(outcome)[:200]
+                assert outcome == expected or isinstance(outcome, ends), repr(outcome)[:200]
             return was_done
 
     after = 0
@@ -176,12 +177,8 @@ async def test_a_call_that_is_cancelled_at_any_turn_of_the_loop(
 @pytest.mark.parametrize("gone", [0, 1, 2])
 async def test_a_neighbour_that_closes_is_named(place: Place, gone: int) -> None:
     async with rings(place, 3) as group:
-        await assert_broadcasts(group, b"data")
-        others = {
-            rank: asyncio.create_task(group[rank].broadcast(None if rank else drawn(2 * SEGMENT)))
-            for rank in range(3)
-            if rank != gone
-        }
+        await assert_collects(group, b"data")
+        others = {rank: collect(group[rank], rank, drawn(2 * SEGMENT)) for rank in range(3) if rank != gone}
         group[gone].close()
         right = (gone + 1) % 3
         with pytest.raises(RingBrokenError) as broken:
