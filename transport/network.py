@@ -55,5 +55,5 @@ class GrpcNetwork(LinkConnector):
         """See `Network.serve_links`."""
         listener = TcpLinkListener(incarnation, self.patience, welcome, self.num_clients if is_host else 0)
         hosts = bind_hosts(self.bind_address, self.loopback, self.own)
-        await listener.listen(hosts, self.ring_port, self.credentials.link_server)
+        await listener.listen(hosts, self.ring_port, self.credentials)
         return listener

@@ -13,8 +13,10 @@ import uvloop
 
 from bringup.testing import MemoryNetwork
 from bringup.transport.addresses import Address
+from bringup.transport.credentials import INSECURE, Credentials, credentials_of
 from bringup.transport.network import GrpcNetwork
 from bringup.transport.ports import Link, LinkIdentity, LinkListener, Network
+from bringup.transport.security.token import Token
 from bringup.transport.tcp.interfaces import free_ports
 
 from .proxy import Proxy
@@ -107,8 +109,12 @@ class SocketPlace:
     def __init__(self) -> None:
         self.coordinator = Address("127.0.0.1", free_ports(1)[0])
 
+    def credentials(self, client_id: int) -> Credentials:
+        """Return the credentials of a peer."""
+        return INSECURE
+
     def peer(self, client_id: int) -> Network:
-        return GrpcNetwork(own=None, loopback=True)
+        return GrpcNetwork(own=None, loopback=True, credentials=self.credentials(client_id))
 
     def link_address(self, client_id: int, listener: LinkListener) -> Address:
         return Address("127.0.0.1", listener.port)
@@ -126,7 +132,10 @@ class SocketPlace:
     @contextlib.asynccontextmanager
     async def refusing_link_address(self, client_id: int) -> AsyncIterator[tuple[Address, Serve]]:
         port = free_ports(1)[0]
-        yield Address("127.0.0.1", port), GrpcNetwork(own=None, loopback=True, ring_port=port).serve_links
+        yield (
+            Address("127.0.0.1", port),
+            GrpcNetwork(own=None, loopback=True, ring_port=port, credentials=self.credentials(client_id)).serve_links,
+        )
 
     @contextlib.asynccontextmanager
     async def silent_listener(self) -> AsyncIterator[Address]:
@@ -140,10 +149,22 @@ class SocketPlace:
                 writer.close()
 
 
+TOKEN = Token(bytes(range(32)))
+
+
+class SecurePlace(SocketPlace):
+    """`GrpcNetwork` on loopback, under TLS of one token."""
+
+    def credentials(self, client_id: int) -> Credentials:
+        return credentials_of(TOKEN, client_id)
+
+
 PLACES: dict[str, tuple[type[MemoryPlace | SocketPlace], LoopFactory]] = {
     "memory": (MemoryPlace, asyncio.new_event_loop),
     "sockets": (SocketPlace, asyncio.new_event_loop),
     "sockets-uvloop": (SocketPlace, uvloop.new_event_loop),
+    "tls": (SecurePlace, asyncio.new_event_loop),
+    "tls-uvloop": (SecurePlace, uvloop.new_event_loop),
 }
 """The places that a test with the fixture `place` runs in; the mark `places` names some of them."""
 

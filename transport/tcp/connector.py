@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from dataclasses import dataclass, field
 
 from ..addresses import Address
@@ -22,10 +21,12 @@ from ..ports import (
     ServiceLink,
     ServiceReceiver,
 )
+from ..security.terms import Terms
 from .dial import DialError, open_any, reach, trouble_of
 from .handshake import CONFIRMATION, HELLO_TIMEOUT, REPLY_BYTES, Hello, Purpose, Reply, Status, decode_reply
 from .link import TcpLink
 from .service_link import TcpServiceLink
+from .tls import protocol_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +112,7 @@ class LinkConnector:
     ) -> tuple[TcpLink, Reply]:
         """Connect to `address`, say `hello`, and return the link with the answer to it."""
         sock, endpoint = await open_any(self.names, address)
-        link = await _link_over(sock, self.credentials.link_client, patience)
+        link = await _link_over(sock, self.credentials.terms(is_server=False), patience)
         try:
             await link.send(hello.encode())
             data = bytearray(REPLY_BYTES)
@@ -127,15 +128,11 @@ class LinkConnector:
         return link, reply
 
 
-async def _link_over(sock: socket.socket, context: ssl.SSLContext | None, patience: float) -> TcpLink:
+async def _link_over(sock: socket.socket, terms: Terms | None, patience: float) -> TcpLink:
     loop = asyncio.get_running_loop()
+    link = TcpLink(patience=patience)
     try:
-        _, link = await loop.create_connection(
-            lambda: TcpLink(patience=patience),
-            sock=sock,
-            ssl=context,
-            server_hostname="" if context is not None else None,
-        )
+        await loop.create_connection(lambda: protocol_of(link, terms, is_server=False), sock=sock)
     except BaseException:
         if not isinstance(loop, asyncio.BaseEventLoop):
             # uvloop before 0.23 closes the descriptor, and lets Python close it again, whosever it is by then.

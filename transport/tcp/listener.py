@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import ssl
 from collections.abc import AsyncIterator
 from typing import Any
 
+from ..credentials import Credentials
 from ..crowds import crowd_timeout, visitors_max
 from ..ports import ConnectionClosedError, Link, LinkIdentity, ServiceWelcome
 from .handshake import (
@@ -25,6 +25,7 @@ from .handshake import (
 from .interfaces import bind_all
 from .link import TcpLink
 from .service_link import TcpServiceLink
+from .tls import protocol_of
 
 _log = logging.getLogger("bringup")
 
@@ -114,7 +115,7 @@ class TcpLinkListener:
         self._is_closed = False
         self.port = 0
 
-    async def listen(self, hosts: list[str], port: int, context: ssl.SSLContext | None) -> None:
+    async def listen(self, hosts: list[str], port: int, credentials: Credentials) -> None:
         """Listen on `port` of each of `hosts`; port 0 takes any that is free on all of them.
 
         Raises:
@@ -122,7 +123,11 @@ class TcpLinkListener:
         """
         for sock in bind_all(hosts, port, "the ring listener (ring_port)"):
             server = await asyncio.get_running_loop().create_server(
-                lambda: TcpLink(self._greet, self._patience), sock=sock, backlog=_BACKLOG, ssl=context
+                lambda: protocol_of(
+                    TcpLink(self._greet, self._patience), credentials.terms(is_server=True), is_server=True
+                ),
+                sock=sock,
+                backlog=_BACKLOG,
             )
             self._servers.append(server)
             self.port = sock.getsockname()[1]
