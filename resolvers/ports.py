@@ -43,6 +43,13 @@ def coordinator_port(variables: Variables, derived: int) -> int:
     return derived if given is None else given
 
 
-def origin_of_port(variables: Variables, derived_from: str) -> str:
-    """Return the variable that the port of `coordinator_port` comes from."""
-    return variables.first(*PORT_VARIABLES) or derived_from
+def origin(host: str, variables: Variables, derived_from: str | None = None) -> str:
+    """Return the variables that an address comes from, whose port is that of `coordinator_port`.
+
+    Args:
+        host: the variable that gave the host.
+        variables: of the environment.
+        derived_from: the variable that the port derives from, where none gives it; `None` for a fixed port.
+    """
+    port = variables.first(*PORT_VARIABLES) or derived_from
+    return host if port is None else f"{host}, {port}"

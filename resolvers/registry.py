@@ -18,13 +18,20 @@ NONE = "none"
 # Name -> module of this package, class; tried in this order. Launchers nest, and a process inherits the variables of
 # all of them: so the innermost ones, which a user starts within the allocation of another, come first.
 _BUILT_IN: dict[str, tuple[str, str]] = {
+    "torchrun": ("torchrun", "Torchrun"),
+    "tf_config": ("tf_config", "TFConfig"),
     "slurm": ("slurm", "Slurm"),
+    "lws": ("lws", "LeaderWorkerSet"),
+    "sagemaker": ("sagemaker", "SageMaker"),
 }
 
 # Only by name: to ask such a one starts something of its own.
 _ON_REQUEST: dict[str, tuple[str, str]] = {}
 
-_ALIASES: dict[str, str] = {}
+_ALIASES = {
+    "tfconfig": "tf_config",
+    "leaderworkerset": "lws",
+}
 
 
 def automatic_resolvers() -> tuple[ClusterResolver, ...]:

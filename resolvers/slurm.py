@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from .base import ClusterJob, Detection
 from .host_lists import expand_hosts, expand_tasks
-from .ports import coordinator_port, derived_port, origin_of_port
+from .ports import coordinator_port, derived_port, origin
 from .slurm_commands import SlurmCommands
 from .variables import Variables, is_set, shown
 
@@ -118,14 +118,16 @@ class _Step:
         """Return the job, with client 0 on `first_host`."""
         port = coordinator_port(self._variables, derived_port(self._job_id + self._step_id * _STEP_STRIDE))
         address = f"[{first_host}]:{port}" if ":" in first_host else f"{first_host}:{port}"
-        source = origin_of_port(self._variables, "SLURM_JOB_ID")
         return ClusterJob(
             num_clients=self._count,
             client_id=self._task,
             coordinator_address=address,
             local_client_id=self._local_id,
             num_local_clients=None if _devices_are_divided(self._variables) else self._tasks_here(),
-            origins={**self._origins, "coordinator_address": f"SLURM_STEP_NODELIST, {source}"},
+            origins={
+                **self._origins,
+                "coordinator_address": origin("SLURM_STEP_NODELIST", self._variables, "SLURM_JOB_ID"),
+            },
         )
 
     def _expanded(self, name: str) -> list[str]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from ..errors import ConfigurationError
+from ..transport.addresses import parse_host
 
 # A slip (a port in the place of a number of processes) must not make every client allocate for it.
 PROCESSES_MAX = 1 << 20
@@ -71,6 +72,17 @@ class Variables:
             raise self.wrong(name, f"is not below {size_name}={size}")
         return number
 
+    def host(self, name: str) -> str:
+        """Return a variable that must be a host name or IP address, in its normal form.
+
+        Raises:
+            ConfigurationError: it is not set, or something else.
+        """
+        try:
+            return parse_host(self.text(name))
+        except ValueError as error:
+            raise self.wrong(name, f"is not a host name or IP address: {error}") from None
+
     def missing(self, name: str) -> ConfigurationError:
         """Return the error for a variable that is not set."""
         state = "empty" if name in self.environment else "not set"
@@ -85,11 +97,6 @@ class Variables:
     def refusal(self, complaint: str) -> ConfigurationError:
         """Return an error with the remedy."""
         return ConfigurationError(f"{complaint} (resolver {self._reader!r}): {self._remedy}; {_ESCAPE}")
-
-
-def is_several(environment: Mapping[str, str], name: str) -> bool:
-    """Whether a variable does not say that there is one process; a malformed one is left for an error to name."""
-    return environment.get(name, "").strip() != "1"
 
 
 def is_set(environment: Mapping[str, str], *names: str) -> bool:

@@ -132,8 +132,12 @@ def _checked(job: ClusterJob, source: str) -> tuple[JobFacts, int | None]:
         job_name=setting("job_name"),
     )
     local, count = setting("local_client_id"), setting("num_local_clients")
-    provenance = {name: job.origins.get(name, f"resolver {source}") for name in facts.provenance}
-    provenance["local_client_id"] = job.origins.get("local_client_id", f"resolver {source}")
+    provenance = {
+        name: "default" if origin == "default" else _origin(job, name, source)
+        for name, origin in facts.provenance.items()
+    }
+    if local.is_set:
+        provenance["local_client_id"] = _origin(job, "local_client_id", source)
     number = None if not count.is_set else as_integer(count, "a number of clients", least=1, most=_LOCAL_CLIENTS_MAX)
     most = (number or _LOCAL_CLIENTS_MAX) - 1
     return (
@@ -150,3 +154,9 @@ def _checked(job: ClusterJob, source: str) -> tuple[JobFacts, int | None]:
         ),
         number,
     )
+
+
+def _origin(job: ClusterJob, name: str, source: str) -> str:
+    """Return the origin of a field; that of the addresses for the one that follows from the other."""
+    alike = {"jobs": "coordinator_address", "coordinator_address": "jobs"}.get(name, name)
+    return job.origins.get(name) or job.origins.get(alike) or f"resolver {source}"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
+from bringup.commands.resolve import resolve as resolve_command
 from bringup.errors import ConfigurationError
 from bringup.resolvers.registry import automatic_resolvers, find_resolver, known_names
 
@@ -53,7 +52,6 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
         lines = [f"{name} = {value}" for name, value in offered.items()]
         (metadata / "entry_points.txt").write_text("\n".join(["[bringup.resolvers]", *lines, ""]))
         monkeypatch.syspath_prepend(str(tmp_path))
-        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
     return install
 
@@ -74,9 +72,8 @@ def test_an_installed_resolver_that_is_none(install: Install, value: str) -> Non
             find()
 
 
-def resolve(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "bringup", "resolve", "--json", *arguments]
-    return subprocess.run(command, env=os.environ | environ, capture_output=True, text=True, check=False)
+def resolve(*arguments: str, **environ: str) -> Result:
+    return CliRunner().invoke(resolve_command, ["--json", *arguments], env=environ)
 
 
 def test_the_command_asks_an_installed_resolver(install: Install) -> None:
@@ -95,6 +92,6 @@ def test_the_command_asks_an_installed_resolver(install: Install) -> None:
     assert considered[-1] == {"source": "lab", "verdict": "taken: LAB_SIZE=3"}
     for forced in ((), ("--resolver", "lab")):
         failed = resolve(*forced, LAB_SIZE="3")
-        assert (failed.returncode, failed.stdout) == (2, "")
+        assert (failed.exit_code, failed.stdout) == (2, "")
         assert failed.stderr == "bringup: LAB_RANK is not set: start the program by lab-run\n"
     assert json.loads(resolve("--resolver", "none", LAB_SIZE="3").stdout)["source"] == "local mode"
