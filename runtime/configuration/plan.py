@@ -20,6 +20,9 @@ from .validation import whole_number
 
 _log = logging.getLogger("bringup")
 
+_SECRETS = frozenset({"BRINGUP_TOKEN"})
+"""Variables that no backend gets: these may show their configuration, and hand it to other processes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -75,7 +78,7 @@ def make_plan(request: Request, environ: Mapping[str, str], job: JobSpec | None 
         local_device_ids=_local_device_ids(request.local_device_ids),
         num_logical_cpu_devices=request.num_logical_cpu_devices,
         enable_megacore=request.enable_megacore,
-        environment=dict(environ),
+        environment={name: value for name, value in environ.items() if name not in _SECRETS},
     )
     return Plan(
         device_type=request.device_type,

@@ -16,7 +16,9 @@ import click
 
 from .coordinator import fuzz_coordinator
 from .first_bytes import ONES, fuzz_first_bytes
+from .http2 import fuzz_http2
 from .messages import PLANES, fuzz_messages
+from .services import fuzz_services
 from .settings import fuzz_settings
 
 Fuzz = Callable[[int, int], Counter[str]]
@@ -32,7 +34,9 @@ TARGETS: dict[str, Fuzz] = {
     **{name: partial(fuzz_messages, name) for name in PLANES},
     **{name: partial(fuzz_first_bytes, name) for name in ONES},
     "settings": _settings,
+    "calls": lambda count, seed: asyncio.run(fuzz_services(count, seed)),
     "coordinator": lambda count, seed: asyncio.run(fuzz_coordinator(count, seed)),
+    "http2": lambda count, seed: asyncio.run(fuzz_http2(count, seed)),
 }
 
 

@@ -20,6 +20,8 @@ from bringup.transport.tcp.handshake import HELLO_BYTES, decode_hello
 
 from .coordinator import fuzz_coordinator
 from .first_bytes import ONES, fuzz_first_bytes
+from .http2 import fuzz_http2
+from .services import fuzz_services
 from .settings import fuzz_settings
 
 
@@ -59,3 +61,12 @@ def test_any_text_describes_a_job_or_is_refused(jobs: str, client_id: str, num_c
 async def test_messages_to_a_coordinator(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
     assert await fuzz_coordinator(500, seed=any_seed())
+
+
+async def test_calls_of_the_services(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+    assert (await fuzz_services(1_000, seed=any_seed())).total() == 1_000
+
+
+async def test_frames_of_http2_and_none() -> None:
+    assert await fuzz_http2(500, seed=any_seed())

@@ -50,3 +50,9 @@ def test_no_client_advertises_loopback_to_other_hosts() -> None:
     with pytest.raises(ConfigurationError, match=r"advertise_address='127.0.0.1'.*on every host"):
         plan(APART, insecure=True, advertise_address="127.0.0.1")
     assert plan(HERE, advertise_address="127.0.0.1")
+
+
+def test_no_backend_gets_the_token() -> None:
+    made = make_plan(Request("SIM", overrides={"token": None}), {"BRINGUP_TOKEN": "5ec4e7" * 10 + "5ec4", "OTHER": "1"})
+    assert "5ec4e7" not in repr(made)
+    assert dict(made.backend.environment) == {"OTHER": "1"}
