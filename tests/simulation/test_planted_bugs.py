@@ -314,7 +314,7 @@ def forget_to_hand_over(patch: pytest.MonkeyPatch) -> None:
     shipped = GroupWatch.heartbeat_due
 
     def heartbeat_due(self: Any, sent_at: float) -> float:
-        self._is_silent, self._came_at = True, float("inf")
+        self._is_silent, self._came_at = True, 1e6
         return shipped(self, sent_at)
 
     patch.setattr(GroupWatch, "heartbeat_due", heartbeat_due)

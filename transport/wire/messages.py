@@ -249,7 +249,8 @@ class HeartbeatAck(Body, frozen=True, tag=43):
     `missing` lists the first of the `num_missing` clients that have not registered, as pairs of first and last id;
     `behind` the clients in the earliest phase while the job comes up; `steps` those furthest behind in the program.
     `host` is client 0, in the first: a client that waits for the others asks it whether it lives. `updates` holds the
-    changes up to the one of number `news`.
+    changes up to the one of number `news`. `wave_in` is, for the leader of one of several groups, the number of seconds
+    until it is to begin its next wave, as all leaders do.
     """
 
     sequence: Signed
@@ -261,6 +262,7 @@ class HeartbeatAck(Body, frozen=True, tag=43):
     num_missing: Unsigned = 0
     behind: Annotated[tuple[Behind, ...], _MANY] = ()
     news: Unsigned = 0
+    wave_in: float = 0.0
 
 
 class Formed(Body, frozen=True, tag=44):

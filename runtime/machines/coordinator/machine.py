@@ -44,7 +44,7 @@ from ..detector import Detector, Lag
 from ..failure_errors import RENDEZVOUS_TIMEOUT, TOLD_AS_THEY_ARE
 from ..groups import Groups
 from ..id_ranges import COORDINATOR, name_ids, pack_some, unpack_ids
-from ..pacing import pace, patience
+from ..pacing import pace, patience, until_next_wave
 from ..phases import Phase
 from ..preemption import PreemptionAgreement
 from ..roster import Roster
@@ -292,7 +292,7 @@ class CoordinatorMachine:
             self._stragglers.note_group(clients, report, now)
         if (stalled := self._stragglers.stalled(member.client_id, *clients)) is not None:
             return self._fail(self._members[stalled[0]], stalled[1])
-        effects: Effects = [ev.SendTo((member.session,), self._ack(beat, now))]
+        effects: Effects = [ev.SendTo((member.session,), self._ack(beat, now, leads=bool(clients)))]
         if self._reports.are_used and not clients:
             effects += [ev.SendTo((member.session,), told) for told in self._departures.untold(member.client_id)]
         return effects
@@ -454,7 +454,7 @@ class CoordinatorMachine:
         place = self._groups.place_of(client_id)
         return Formed(config.job_id, _EPOCH, place, tuple(map(info_of, beside)), roster, config.has_services)
 
-    def _ack(self, beat: Heartbeat, now: float) -> HeartbeatAck:
+    def _ack(self, beat: Heartbeat, now: float, *, leads: bool) -> HeartbeatAck:
         missing, num_missing = self._roll_call.missing(now) if self._state is _State.FORMING else ((), 0)
         behind = self._roll_call.behind(now) if self._state is _State.BRINGING_UP else ()
         intervals = _OVERDUE_INTERVALS + (_REPORT_INTERVALS if self._reports.are_used else 0.0)
@@ -462,4 +462,5 @@ class CoordinatorMachine:
         overdue = tuple(Overdue(client_id, age) for client_id, age in late)
         updates, news = self._members.changes_after(beat.seen)
         steps = self._stragglers.furthest_behind(now)
-        return HeartbeatAck(beat.sequence, missing, overdue, updates, steps, (), num_missing, behind, news)
+        wave_in = until_next_wave(now, self.config.heartbeat_interval) if leads else 0.0
+        return HeartbeatAck(beat.sequence, missing, overdue, updates, steps, (), num_missing, behind, news, wave_in)

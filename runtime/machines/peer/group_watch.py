@@ -63,8 +63,7 @@ class GroupWatch:
         self._coordinator = coordinator
         self._view = view
         self._interval = interval
-        # The groups begin their waves in turn, so that not all of them report at once.
-        self._next_wave = now + interval * place.index / place.count
+        self._next_wave = now
         self._number = 0
         self._begun: dict[int, float] = {}
         self._returned: tuple[float, Beat] | None = None
@@ -81,6 +80,11 @@ class GroupWatch:
     def wave_due(self) -> float | None:
         """Return when to begin a wave; `None` where another client does."""
         return self._next_wave if self._leads else None
+
+    def told_when(self, wave_in: float, now: float) -> None:
+        """Take in when the coordinator has all leaders begin waves; 0 where it does not say."""
+        if wave_in > 0.0:
+            self._next_wave = now + min(wave_in, self._interval)
 
     def begin(self, place: Place, now: float) -> Beat:
         """Begin a wave, which tells the place of this client's program."""
@@ -152,9 +156,13 @@ class GroupWatch:
         return min(self._test_due(sent_at), max(regular, speaks_at))
 
     def _test_due(self, sent_at: float) -> float:
-        """Return the time of the first test of this client's connection after its heartbeat at `sent_at`."""
+        """Return the time of the first test of this client's connection after its heartbeat at `sent_at`.
+
+        It comes with a wave: client 0 is busy with the reports of leaders then.
+        """
         num_before = max(math.floor((sent_at - self._first_test) / self._test_period) + 1, 0)
-        return self._first_test + num_before * self._test_period
+        due = self._first_test + num_before * self._test_period
+        return due + (self._came_at - due) % self._interval
 
     def _marked(self, beat: Beat, place: Place) -> Beat:
         return beat if place[0] < 0 else with_mark(beat, StepMark(self._client_id, *place))

@@ -314,6 +314,8 @@ class PeerMachine:
             self._heartbeats.begin(now)
         self.view.acknowledge(ack, now)
         self._heartbeats.answered(ack.sequence)
+        if self._group is not None:
+            self._group.told_when(ack.wave_in, now)
         # The coordinator, unasked, wants to hear those whose group does not report.
         return self._heartbeat(now) if ack.sequence == 0 and self._group is not None else []
 

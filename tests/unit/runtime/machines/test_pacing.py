@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bringup.runtime.machines.pacing import pace, patience
+from bringup.runtime.machines.pacing import pace, patience, until_next_wave
 
 
 @pytest.mark.parametrize(
@@ -21,3 +21,8 @@ def test_the_pace_follows_the_number_of_clients_and_patience_the_pace(
     num_clients: int, interval: float, timeout: float, expected: tuple[float, float]
 ) -> None:
     assert (pace(num_clients, interval), patience(num_clients, interval, timeout)) == expected
+
+
+@pytest.mark.parametrize(("now", "expected"), [(10.0, 0.5), (10.125, 0.375), (10.375, 0.125)])
+def test_all_leaders_begin_waves_at_the_multiples_of_the_interval(now: float, expected: float) -> None:
+    assert until_next_wave(now, 0.5) == expected

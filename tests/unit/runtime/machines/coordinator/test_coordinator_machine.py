@@ -296,6 +296,14 @@ def test_a_late_heartbeat_is_told_to_the_others() -> None:
     assert [(late.client_id, late.age) for late in ack.overdue] == [(2, 3.0)]
 
 
+def test_the_leaders_of_groups_are_told_when_to_begin_the_next_wave() -> None:
+    machine = CoordinatorMachine(dataclasses.replace(CONFIG, num_clients=6, group_size=3, addresses=None))
+    for client_id in range(6):
+        say(machine, client_id, register(client_id, num_clients=6))
+    told = {client_id: answers(say(machine, client_id, BEAT, 7.75), HeartbeatAck) for client_id in range(6)}
+    assert {client_id: ack.wave_in for client_id, [ack] in told.items()} == {0: 0.25, 3: 0.25, 1: 0, 2: 0, 4: 0, 5: 0}
+
+
 def test_silence_is_death_after_the_timeout() -> None:
     machine = running()
     assert listen(machine, 10, silent=1) == []

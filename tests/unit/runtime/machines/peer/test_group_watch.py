@@ -43,7 +43,9 @@ class Client:
 
 def test_the_leader_reports_as_soon_as_the_wave_is_back_that_its_group_was_alive() -> None:
     leader = Client(4)
-    assert leader.group.wave_due() == 0.5, "the groups begin in turn"
+    assert leader.group.wave_due() == 0.0
+    leader.group.told_when(0.5, 0.0)
+    assert leader.group.wave_due() == 0.5
     beat = leader.group.begin((7, 2.0, 1.0), 0.5)
     assert leader.due == 1.0, "it waits half an interval"
     assert leader.take(beat, 0.6) is None
@@ -55,8 +57,19 @@ def test_the_leader_reports_as_soon_as_the_wave_is_back_that_its_group_was_alive
     assert leader.send(0.7) == (), "of each wave once"
 
 
+def test_a_leader_begins_its_waves_when_the_coordinator_has_all_begin() -> None:
+    leader = Client(4)
+    for began, told_at, wave_in, due in ((0.0, 0.25, 0.5, 0.75), (0.75, 1.0, 0.75, 1.75), (1.75, 2.5, 9.0, 3.5)):
+        leader.group.begin(NOWHERE, began)
+        leader.group.told_when(0.0, told_at)
+        assert leader.group.wave_due() == began + 1.0, "it was not said when"
+        leader.group.told_when(wave_in, told_at)
+        assert leader.group.wave_due() == due, "in an interval at the latest"
+
+
 def test_a_leader_whose_wave_does_not_come_around_sends_heartbeats_without_a_report() -> None:
     leader = Client(4)
+    leader.group.told_when(0.5, 0.0)
     late = leader.group.begin(NOWHERE, 0.5)
     assert leader.send(1.0) == ()
     again = leader.group.begin(NOWHERE, 1.5)
@@ -70,7 +83,7 @@ def test_a_leader_whose_wave_does_not_come_around_sends_heartbeats_without_a_rep
 
 def test_a_leader_that_did_not_run_begins_one_wave() -> None:
     leader = Client(4)
-    leader.group.begin(NOWHERE, 0.5)
+    leader.group.begin(NOWHERE, 0.0)
     leader.group.begin(NOWHERE, 9.25)
     assert leader.group.wave_due() == 10.25
 
@@ -86,6 +99,8 @@ def test_a_client_is_silent_while_waves_come_around_but_for_tests_of_its_connect
     client.coordinator.heard(15.0)
     assert client.take(Beat(16, 0.5, 1.0, answered_age=0.5), 34.0) is not None
     assert client.due == 35.0, "every 20 s, each client at another time"
+    assert client.take(Beat(17, 0.5, 1.0, answered_age=0.5), 34.75) is not None
+    assert client.due == 35.75, "with the next wave"
 
 
 def test_a_client_that_misses_waves_sends_heartbeats_itself() -> None:
@@ -150,6 +165,7 @@ def test_news_goes_around_and_whoever_misses_some_asks_the_coordinator() -> None
     leader, client = Client(4), Client(6)
     leader.coordinator.awake(0.0)
     ill = MemberUpdate(5, False, "hot")
+    leader.group.told_when(0.5, 0.0)
     leader.heartbeats.send(Phase.READY, 0.25)
     leader.heartbeats.answered(1)
     leader.view.acknowledge(HeartbeatAck(1, (), (), (ill,), news=3), 0.375)
