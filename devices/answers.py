@@ -7,7 +7,7 @@ that a later step relies on is checked here, once, for a backend in a thread as 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from ..errors import BringupError, DeviceError
@@ -114,7 +114,9 @@ def _checked_device(index: int, device: object) -> LocalDevice:
         )
     core_id = device.core_id
     if core_id is not None:
-        core_id = _number(core_id, CORE_ID_MAX, f"device {index} with core_id={shown(core_id)}", ", or None")
+        core_id = _number(
+            core_id, CORE_ID_MAX, lambda value: f"device {index} with core_id={shown(value)}", ", or None"
+        )
     return LocalDevice(visible(kind), core_id, _location(index, device.location), fingerprint)
 
 
@@ -125,18 +127,18 @@ def _location(index: int, location: object) -> CoreLocation | None:
         raise OddAnswerError(
             f"device {index} with location={shown(location)}, which is no CoreLocation(x, y, z, core), nor None"
         )
-    return CoreLocation(
-        *(
-            _number(value, COORDINATE_MAX, f"device {index} with {name}={shown(value)} in its location")
-            for name, value in zip(CoreLocation._fields, location, strict=True)
-        )
-    )
+    named = zip(CoreLocation._fields, location, strict=True)
+    return CoreLocation(*(_coordinate(index, name, value) for name, value in named))
 
 
-def _number(value: object, largest: int, what: str, other: str = "") -> int:
+def _coordinate(index: int, name: str, value: object) -> int:
+    return _number(value, COORDINATE_MAX, lambda value: f"device {index} with {name}={shown(value)} in its location")
+
+
+def _number(value: object, largest: int, what: Callable[[object], str], other: str = "") -> int:
     number = as_whole_number(value)
     if number is None or not 0 <= number <= largest:
-        raise OddAnswerError(f"{what}, which is no whole number from 0 to {largest}{other}")
+        raise OddAnswerError(f"{what(value)}, which is no whole number from 0 to {largest}{other}")
     return number
 
 

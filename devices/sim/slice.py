@@ -162,12 +162,9 @@ class SimSlice:
         """
         if (real := self.shape.real) is not None:
             return tuple(core.id for core in self._real_cores(real, client_id))
-        multiplier = _multiplier(self.num_devices)
-        first = client_id * self.devices_per_client
-        ids = [
-            (multiplier * position + self.num_devices // 2) % self.num_devices
-            for position in range(first, first + self.devices_per_client)
-        ]
+        number, own = self.num_devices, self.devices_per_client
+        multiplier, first = _multiplier(number), client_id * own
+        ids = [(multiplier * position + number // 2) % number for position in range(first, first + own)]
         if ids == sorted(ids):
             ids.reverse()
         return tuple(id_ * 2 for id_ in ids) if self.megacore else tuple(ids)

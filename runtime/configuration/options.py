@@ -225,6 +225,9 @@ _READERS: Mapping[str, Callable[[Setting], object]] = {
     "insecure": as_flag,
 }
 _DEFAULTS = Options()
+_SECRETS = ("token",)
+_VARIABLES = {name: f"BRINGUP_{name.upper()}" for name in _READERS}
+_UNSET = {name: Setting(name, getattr(_DEFAULTS, name), Origin.DEFAULT, name in _SECRETS) for name in _READERS}
 
 
 def _refuse_unknown(overrides: Mapping[str, object]) -> None:
@@ -239,19 +242,20 @@ def _refuse_unknown(overrides: Mapping[str, object]) -> None:
 def _setting(
     name: str, options: Options | None, overrides: Mapping[str, object], environ: Mapping[str, str]
 ) -> Setting:
-    secret = name == "token"
     if name in overrides:
-        return Setting(name, overrides[name], Origin.ARGUMENT, secret)
+        return Setting(name, overrides[name], Origin.ARGUMENT, name in _SECRETS)
     if options is not None:
-        return Setting(name, getattr(options, name), Origin.OPTIONS, secret)
-    variable = Setting.from_environ(environ, f"BRINGUP_{name.upper()}", secret=secret)
-    return variable if variable.is_set else Setting(name, getattr(_DEFAULTS, name), Origin.DEFAULT, secret)
+        return Setting(name, getattr(options, name), Origin.OPTIONS, name in _SECRETS)
+    if _VARIABLES[name] in environ:
+        variable = Setting.from_environ(environ, _VARIABLES[name], secret=name in _SECRETS)
+        if variable.is_set:
+            return variable
+    return _UNSET[name]
 
 
 def _value(name: str, setting: Setting) -> object:
-    if setting.value is None and getattr(_DEFAULTS, name) is None:
-        return None
-    return _READERS[name](setting)
+    is_default = setting.origin is Origin.DEFAULT or (setting.value is None and _UNSET[name].value is None)
+    return setting.value if is_default else _READERS[name](setting)
 
 
 def _check_together(options: Options, settings: Mapping[str, Setting]) -> None:

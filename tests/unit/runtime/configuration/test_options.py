@@ -69,6 +69,11 @@ def test_the_defaults_are_those_of_the_contract() -> None:
     assert resolve() == Options()
 
 
+def test_the_defaults_are_valid() -> None:
+    given = {name: value for name, value in DEFAULTS.items() if value is not None}
+    assert resolve(given) == Options()
+
+
 def test_every_field_is_documented() -> None:
     documentation = inspect.getdoc(Options)
     assert documentation is not None
