@@ -12,7 +12,7 @@ import importlib.util
 import inspect
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -87,12 +87,17 @@ class Library:
 
 
 def _bringup(assignment: Assignment, host: HostPipe) -> None:
-    asyncio.run(_bring_up(assignment, host))
+    asyncio.run(_bring_up(assignment, host, insecure=False))
 
 
-async def _bring_up(assignment: Assignment, host: HostPipe) -> None:
+def _bringup_insecure(assignment: Assignment, host: HostPipe) -> None:
+    asyncio.run(_bring_up(assignment, host, insecure=True))
+
+
+async def _bring_up(assignment: Assignment, host: HostPipe, *, insecure: bool) -> None:
     bringup = importlib.import_module("bringup")
-    system = await bringup.initialize("SIM", jobs=assignment.jobs, client_id=assignment.client_id)
+    place = {"jobs": assignment.jobs, "client_id": assignment.client_id}
+    system = await bringup.initialize("SIM", **place, insecure=insecure)
     host.returned()
     await asyncio.to_thread(host.wait_for_order)
     await system.shutdown()
@@ -154,12 +159,15 @@ BRINGUP = Library(
         "bringup.runtime.initialize",
         "bringup.runtime.system",
         "bringup.transport.network",
+        "bringup.transport.security.token_credentials",
         "bringup.devices.sim.backend",
         "uvloop",
     ),
     ("grpcio", "protobuf", "numpy", "uvloop"),
     _bringup,
 )
+INSECURE = replace(BRINGUP, name="bringup, insecure", bring_up=_bringup_insecure)
+"""The same over plain TCP."""
 GRPC = Library("grpc.aio", ("grpc.aio", "bringup.transport.grpc.settings", "uvloop"), ("grpcio", "uvloop"), meet)
 JAX = Library("jax", ("jax", "jax.distributed"), ("jax", "jaxlib"), _jax)
 TORCH = Library("torch gloo", ("torch", "torch.distributed"), ("torch",), _torch)

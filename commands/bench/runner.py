@@ -210,6 +210,11 @@ def clients_option(name: str, default: str, fewest: int, text: str) -> Callable[
     return click.option(name, default=default, callback=parse, show_default=True, help=text)
 
 
+insecure_option = click.option(
+    "--insecure", is_flag=True, help="Also measure bringup over plain TCP, and show what TLS costs: the ratio of both."
+)
+
+
 def only_option(names: Iterable[str]) -> Callable[[Any], Any]:
     """The option `--only`, which leaves libraries out."""
     choice = click.Choice(list(names), case_sensitive=False)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from ...transport.tcp.interfaces import free_ports
-from .libraries import BRINGUP, GRPC, LIBRARIES, without_settings
+from .libraries import BRINGUP, GRPC, INSECURE, LIBRARIES, without_settings
 from .report import milliseconds, new_table, statistics_of
 from .runner import (
     Case,
@@ -23,6 +23,7 @@ from .runner import (
     ProcessFailed,
     clients_option,
     count_option,
+    insecure_option,
     json_option,
     only_option,
     run_process,
@@ -171,12 +172,18 @@ class StartupScenario:
     def as_object(self) -> dict[str, Any]:
         return {
             "startup": [row.as_object() for row in self._startup],
+            "tls_over_plain": tls_over_plain(self._startup),
             "process": [row.as_object() for row in self._process],
         }
 
     def tables(self) -> list[Table]:
         """One line per number of clients and library, then one per figure of a single process."""
         tables = [startup_table(self._startup)]
+        if ratios := tls_over_plain(self._startup):
+            table = new_table("What TLS costs bringup", ["clients"], ["TLS / plain"], "ratio of the medians")
+            for clients, ratio in ratios.items():
+                table.add_row(str(clients), f"{ratio:.2f}")
+            tables.append(table)
         if self._process:
             table = new_table("One process, in ms", ["what"], _STATISTICS)
             for row in self._process:
@@ -187,7 +194,8 @@ class StartupScenario:
     @property
     def is_sound(self) -> bool:
         """Whether every run of bringup came up."""
-        return not any(row.failures for row in [*self._startup, *self._process] if row.library == BRINGUP.name)
+        own = (BRINGUP.name, INSECURE.name)
+        return not any(row.failures for row in [*self._startup, *self._process] if row.library in own)
 
 
 def startup_table(rows: Sequence[Row]) -> Table:
@@ -214,6 +222,16 @@ def startup_table(rows: Sequence[Row]) -> Table:
         cells = [*row.cells, *used, *([ratio] if compares else [])]
         table.add_row(str(row.clients), row.library, *cells, end_section=last)
     return table
+
+
+def tls_over_plain(rows: Sequence[Row]) -> dict[int, float]:
+    """The ratios of bringup's median start-up times, with TLS over without, by number of clients."""
+    medians = {(row.library, row.clients): statistics.median(row.seconds) for row in rows if row.seconds}
+    return {
+        clients: seconds / medians[INSECURE.name, clients]
+        for (library, clients), seconds in medians.items()
+        if library == BRINGUP.name and (INSECURE.name, clients) in medians
+    }
 
 
 class ProcessFigures:
@@ -276,9 +294,10 @@ class ProcessFigures:
     show_default=True,
     help="Fork the clients from a process that has imported the library, or start fresh interpreters.",
 )
+@insecure_option
 @only_option(LIBRARIES)
 @json_option
-def startup_command(only: tuple[str, ...], as_json: bool, seed: int | None, **options: Any) -> None:
+def startup_command(only: tuple[str, ...], insecure: bool, as_json: bool, seed: int | None, **options: Any) -> None:
     """Time the start-up of jobs on this machine's loopback.
 
     All clients of a run have done their imports when they are released; the time ends when the last of them has
@@ -290,4 +309,6 @@ def startup_command(only: tuple[str, ...], as_json: bool, seed: int | None, **op
     settings = Settings(seed=seed, **options)
     module = type(BRINGUP).__module__
     entrants = [Entrant(LIBRARIES[name], f"{module}:{name}") for name in LIBRARIES if name in (only or LIBRARIES)]
+    if insecure:
+        entrants.append(Entrant(INSECURE, f"{module}:INSECURE"))
     run_scenario(StartupScenario(settings), entrants, as_json=as_json, spawn=settings.spawn)

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ....transport.tcp.interfaces import free_ports
-from ..libraries import BRINGUP
+from ..libraries import BRINGUP, INSECURE
 from ..report import new_table, statistics_of
 from ..runner import (
     Case,
     Entrant,
     clients_option,
     count_option,
+    insecure_option,
     json_option,
     only_option,
     run_scenario,
@@ -26,7 +27,7 @@ from ..runner import (
 from ..trials import ServiceTrial
 from .figures import Task
 from .other_libraries import JAX_SERVICES, TORCH_SERVICES
-from .own_library import BRINGUP_SERVICES
+from .own_library import BRINGUP_SERVICES, INSECURE_SERVICES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,6 +50,8 @@ _ENTRANTS = {
     "JAX": Entrant(JAX_SERVICES.library, f"{type(JAX_SERVICES).__module__}:JAX_SERVICES"),
     "TORCH": Entrant(TORCH_SERVICES.library, f"{type(TORCH_SERVICES).__module__}:TORCH_SERVICES"),
 }
+
+_INSECURE = Entrant(INSECURE_SERVICES.library, f"{type(INSECURE_SERVICES).__module__}:INSECURE_SERVICES")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +163,8 @@ class ServiceScenario:
         return list(outcome.value["wrong"]) if outcome.failure is None else [f"failed: {outcome.failure}"]
 
     def as_object(self) -> dict[str, Any]:
-        return {"rows": [row.as_object() for row in self._rows]}
+        ratios = tls_over_plain(self._rows)
+        return {"rows": [row.as_object() | {"tls_over_plain": ratios.get(row.figure)} for row in self._rows]}
 
     def tables(self) -> list[Table]:
         return [services_table(self._rows, BRINGUP.name)]
@@ -187,14 +191,28 @@ def services_table(rows: Sequence[Row], reference: str) -> Table:
     libraries = list(dict.fromkeys(row.library for row in rows))
     others = [library for library in libraries if library != reference]
     cells = {(row.library, row.figure): row for row in rows}
+    ratios = tls_over_plain(rows)
     numbers = ["bar", *([reference, ""] if reference in libraries else []), *others]
+    numbers += ["TLS / plain"] if ratios else []
     table = new_table("Medians over the runs", ["what"], numbers, _CAPTION)
     for figure in figures:
         bar = "" if figure.bar is None else shown_value(figure, figure.bar)
         own = cells.get((reference, figure))
         shown = [] if own is None else [own.median, _VERDICTS[own.within]]
-        table.add_row(figure.words, bar, *shown, *(cells[other, figure].median for other in others))
+        medians = [cells[other, figure].median for other in others]
+        ratio = [f"{ratios[figure]:.2f}" if figure in ratios else "-"] if ratios else []
+        table.add_row(figure.words, bar, *shown, *medians, *ratio)
     return table
+
+
+def tls_over_plain(rows: Sequence[Row]) -> dict[Figure, float]:
+    """The ratios of bringup's medians, with TLS over without, where both were measured; of rates, the inverse."""
+    medians = {(row.library, row.figure): statistics.median(row.samples) for row in rows if row.samples}
+    return {
+        figure: (value / medians[INSECURE.name, figure]) ** (-1 if figure.is_rate else 1)
+        for (library, figure), value in medians.items()
+        if library == BRINGUP.name and (INSECURE.name, figure) in medians
+    }
 
 
 def shown_value(figure: Figure, value: float) -> str:
@@ -219,9 +237,10 @@ def shown_value(figure: Figure, value: float) -> str:
     help="The event loop that bringup's callers use; uvloop where it is installed.",
 )
 @seconds_option("--timeout", 120.0, "Seconds after which a run has failed and its clients are killed.")
+@insecure_option
 @only_option(_ENTRANTS)
 @json_option
-def services_command(only: tuple[str, ...], as_json: bool, loop: str | None, **options: Any) -> None:
+def services_command(only: tuple[str, ...], insecure: bool, as_json: bool, loop: str | None, **options: Any) -> None:
     """Time the key-value store and the barriers of jobs on this machine's loopback.
 
     Measured are bringup (SIM backend), jax's distributed client and torch's TCPStore, as far as they are installed.
@@ -231,4 +250,6 @@ def services_command(only: tuple[str, ...], as_json: bool, loop: str | None, **o
     """
     loop = loop or ("uvloop" if importlib.util.find_spec("uvloop") else "asyncio")
     entrants = [entrant for name, entrant in _ENTRANTS.items() if name in (only or _ENTRANTS)]
+    if insecure:
+        entrants.append(_INSECURE)
     run_scenario(ServiceScenario(Settings(loop=loop, **options)), entrants, as_json=as_json)
