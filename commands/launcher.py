@@ -22,7 +22,9 @@ from ..processes.groups import end_group, kill_group, signal_group
 from ..processes.guard import Guard
 from ..processes.report import ClientState, ErrorReport, error_path, state_path
 from ..runtime.configuration.client_environment import client_environment, free_addresses
+from ..runtime.configuration.handed_tokens import HANDED
 from ..runtime.configuration.options import Options
+from ..runtime.configuration.security import token_for_clients
 from ..runtime.machines.id_ranges import name_ids
 from .outcome import Ended, Outcome, describe_absence, describe_failure, root_of
 
@@ -113,13 +115,16 @@ class Launcher:
         self._timers: list[asyncio.TimerHandle] = []
         self._end_due = math.inf
         self._reports: ClientReports
+        self._token: int | None = None
 
     async def run(self) -> Outcome:
         """Start all clients and wait until all have ended, with all that they started.
 
         Raises:
+            ConfigurationError: the token that this process was handed cannot be used.
             BringupError: not all could be started.
         """
+        self._token = token_for_clients(self._environ, HANDED)
         self._reports = ClientReports(self.addresses)
         guard = Guard(self._reports.folder)
         try:
@@ -131,6 +136,8 @@ class Launcher:
                 timer.cancel()
             guard.close()
             self._reports.close()
+            if self._token is not None:
+                os.close(self._token)
         if self._start_failure is not None:
             raise self._start_failure
         return self._conclude()
@@ -174,8 +181,13 @@ class Launcher:
                     client_id,
                     self._command,
                     environ=client_environment(
-                        self._environ, self.addresses, client_id, launcher=self._reports.prefix(client_id)
+                        self._environ,
+                        self.addresses,
+                        client_id,
+                        launcher=self._reports.prefix(client_id),
+                        token_descriptor=self._token,
                     ),
+                    descriptors=() if self._token is None else (self._token,),
                     guard=guard,
                     stdin=self._stdin,
                     on_output=self._on_output,

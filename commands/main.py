@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import click
 
 from .. import __version__
 from ..errors import BringupError, ConfigurationError
+from ..runtime.configuration.handed_tokens import HANDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ _COMMANDS = {
     "run": Entry("run:run", "Start N clients of a command on this machine."),
     "demo": Entry("demo.command:demo", "Bring up a job of N clients on this machine, and show it."),
     "resolve": Entry("resolve:resolve", "Show which job this environment describes."),
+    "token": Entry("token:token", "Make a token, the secret of a job."),
     "topology": Entry("topology.command:topology", "Draw a slice, and show what a mesh on it costs."),
     "bench": Entry("main:bench", "Measure bringup on this machine, beside other libraries."),
 }
@@ -91,6 +94,8 @@ def bench() -> None:
 
 def main() -> None:
     """Run the command line of this process; the entry point of `bringup` and of `python -m bringup`."""
+    # Nothing that a command starts is to find the token there.
+    HANDED.take(os.environ)
     try:
         cli(prog_name="bringup")
     except BringupError as error:

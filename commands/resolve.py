@@ -14,9 +14,11 @@ from rich.text import Text
 
 from ..errors import ConfigurationError
 from ..runtime.configuration.environment import unknown_variables
+from ..runtime.configuration.handed_tokens import HANDED
 from ..runtime.configuration.job import JobSpec
 from ..runtime.configuration.options import Options, option_settings
 from ..runtime.configuration.resolve import resolve_job
+from ..runtime.configuration.security import security_of
 from ..runtime.configuration.settings import Origin
 
 _ROWS = 32
@@ -33,7 +35,12 @@ class _Refused(click.ClickException):
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--options", "with_options", is_flag=True, help="With --json: also the options and their origins.")
+@click.option(
+    "--options",
+    "with_options",
+    is_flag=True,
+    help="With --json: also the options and the secret's fingerprint, with their origins.",
+)
 @click.option("--jobs", metavar="HOST:PORT,...", help="As the argument: one address per client, or the coordinator's.")
 @click.option("--client-id", type=int, metavar="N", help="As the argument: this client.")
 @click.option("--num-clients", type=int, metavar="N", help="As the argument: how many clients.")
@@ -62,18 +69,33 @@ def resolve(
         )
     except ConfigurationError as error:
         raise _Refused(str(error)) from None
-    options = _options(resolved)
     if as_json:
-        click.echo(json.dumps(spec.to_json() | ({"options": options} if with_options else {}), indent=2))
+        click.echo(json.dumps(spec.to_json() | (_beside_the_job(spec, resolved) if with_options else {}), indent=2))
     else:
-        _print(spec, options, Console(highlight=False))
+        _print(spec, _security(spec, resolved), _options(resolved), Console(highlight=False))
     for text in unknown_variables(os.environ).values():
         click.echo(f"bringup: {text}", err=True)
 
 
-def _print(spec: JobSpec, options: Mapping[str, Mapping[str, object]], console: Console) -> None:
+def _beside_the_job(spec: JobSpec, resolved: Options) -> dict[str, object]:
+    value, origin = _security(spec, resolved)
+    return {"options": _options(resolved), "security": {"value": value, "from": origin}}
+
+
+def _security(spec: JobSpec, resolved: Options) -> tuple[str, str]:
+    """How the clients of the job know each other, and where that comes from; or why they cannot."""
+    try:
+        found = security_of(spec, resolved.bind_address, option_settings(None, {}, os.environ), os.environ, HANDED)
+    except ConfigurationError as error:
+        return "refused", str(error)
+    return found.shown, found.source
+
+
+def _print(
+    spec: JobSpec, security: tuple[str, str], options: Mapping[str, Mapping[str, object]], console: Console
+) -> None:
     # Text, never markup: an IPv6 address in brackets would be taken for a style.
-    console.print(_facts(spec))
+    console.print(_facts(spec, security))
     if not spec.is_local:
         console.print(_clients(spec))
     considered = Table("looked at", "verdict", title="Sources, in order", title_justify="left")
@@ -98,7 +120,7 @@ def _options(resolved: Options) -> dict[str, dict[str, object]]:
     }
 
 
-def _facts(spec: JobSpec) -> Table:
+def _facts(spec: JobSpec, security: tuple[str, str]) -> Table:
     table = Table("setting", "value", "from", title=Text(f"Job from {spec.source}"), title_justify="left")
     facts = {
         "job_name": spec.job_name,
@@ -108,6 +130,7 @@ def _facts(spec: JobSpec) -> Table:
     }
     for name, value in facts.items():
         table.add_row(name, Text(value, overflow="fold"), Text(spec.provenance[name]))
+    table.add_row("security", Text(security[0], overflow="fold"), Text(security[1], overflow="fold"))
     return table
 
 

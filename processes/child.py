@@ -46,8 +46,9 @@ class ClientProcess:
         stdin: int,
         on_output: OnOutput,
         tasks: asyncio.TaskGroup,
+        descriptors: Sequence[int] = (),
     ) -> ClientProcess:
-        """Start `command`, and read its output in tasks of `tasks`.
+        """Start `command`, which inherits `descriptors`, and read its output in tasks of `tasks`.
 
         Raises:
             OSError: the machine cannot start a process more.
@@ -61,7 +62,7 @@ class ClientProcess:
                 stdout=pipes["stdout"][1],
                 stderr=pipes["stderr"][1],
                 env=environ,
-                pass_fds=(guard.pipe,),
+                pass_fds=(guard.pipe, *descriptors),
                 start_new_session=True,
             )
         except BaseException:

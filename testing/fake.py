@@ -205,7 +205,7 @@ class _FakeClient(Client):
             client_id=client_id,
             num_clients=len(jobs),
             enable_coordination_service=enable_coordination_service,
-            overrides=options,
+            overrides={"insecure": True, **options},  # nobody else reaches a network in memory
         )
         super().__init__(
             make_plan(request, environment),

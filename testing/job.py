@@ -11,6 +11,8 @@ from typing import Any, Self
 
 from ..errors import ConfigurationError
 from ..runtime.configuration.client_environment import client_environment
+from ..runtime.configuration.security import SECURITY_VARIABLES
+from ..runtime.configuration.user_token import user_token, user_token_path
 from ..transport.tcp.interfaces import free_ports
 from .namespace_host import address_of
 from .namespaces import Direction, NamespaceNetwork
@@ -48,7 +50,8 @@ class LocalJob:
             that makes the calls it is told to.
         host: the loopback address that they use.
         namespaces: give each client a network namespace of its own, so that it can be cut off. The clients then reach
-            each other, and nothing else; `BRINGUP_INSECURE` is set, as such a job is not on loopback.
+            each other, and nothing else. As such a job is not on loopback, they are told of the token of this user,
+            by `BRINGUP_TOKEN_FILE`, unless `environment` has another, or certificates, or `BRINGUP_INSECURE`.
         environment: set for all of them, beside what says who they are. Of this process's own environment they get
             what is neither bringup's nor says who they are.
         cwd: the folder to run `command` in, or `None` for this process's own.
@@ -77,7 +80,7 @@ class LocalJob:
         self.jobs = _namespace_addresses(num_clients) if namespaces else _addresses(num_clients, host)
         self.clients: dict[int, LocalClient] = {}
         self._command = command
-        self._environment = {**({"BRINGUP_INSECURE": "1"} if namespaces else {}), **(environment or {})}
+        self._environment = dict(environment or {})
         self._cwd = None if cwd is None else os.fspath(cwd)
         self._retired: list[LocalClient] = []
         self._with_namespaces = namespaces
@@ -112,7 +115,7 @@ class LocalJob:
                 self._retired.append(self.clients[client_id])
             process, forget = self._starter.start(
                 program,
-                {**self._identity(client_id, program), **self._environment, **environment},
+                {**self._identity(client_id, program), **self._secured({**self._environment, **environment})},
                 cwd=self._cwd if program else None,
                 forks=program is None if wanted is None else wanted,
                 network=self._network,
@@ -213,6 +216,13 @@ class LocalJob:
             # The addresses say how many, and tests of ours set others.
             del environment["BRINGUP_NUM_CLIENTS"]
         return environment
+
+    def _secured(self, environment: dict[str, str]) -> dict[str, str]:
+        """Add the token of this user where the clients would not use it by themselves."""
+        if not self._with_namespaces or SECURITY_VARIABLES & set(environment):
+            return environment
+        user_token(os.environ)  # made here, as the clients may only read it
+        return {"BRINGUP_TOKEN_FILE": str(user_token_path(os.environ)), **environment}
 
     def _demand_network(self) -> NamespaceNetwork:
         if not self._with_namespaces:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -20,6 +22,13 @@ from .lib.leftovers import Resources, tasks_left
 signal.signal(signal.SIGINT, signal.default_int_handler)
 for ignored in (signal.SIGHUP, signal.SIGQUIT):
     signal.signal(ignored, signal.SIG_DFL)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give the tests a runtime folder of their own: the token for jobs on loopback is made there, and not in yours."""
+    folder = tempfile.TemporaryDirectory(prefix="bringup-tests-")
+    config.add_cleanup(folder.cleanup)
+    os.environ["XDG_RUNTIME_DIR"] = folder.name
 
 
 def pytest_report_header() -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from typing import Any
 
 from ...devices.sim.slice import SimSlice, SliceShape
 from ...devices.topology.topology import Topology
 from ...devices.tpu.slices import TpuSlice
 from ...errors import ConfigurationError, TopologyError
+from ...runtime.configuration.handed_tokens import HANDED
 from ...transport.addresses import Address
 
 _ANSWER_TIMEOUT = 5.0
@@ -24,13 +26,19 @@ def of_job(text: str, wrap: str) -> Topology:
         BringupError: no coordinator answers there.
     """
     from ...runtime.client.topology_query import ask_topology
+    from ...runtime.configuration.options import option_settings
+    from ...runtime.configuration.security import find_security
+    from ...transport.credentials import credentials_of
     from ...transport.network import GrpcNetwork
 
     try:
         address = Address.parse(text)
     except ValueError as error:
         raise ConfigurationError(f"--job={text!r} is not the host:port of a coordinator: {error}") from None
-    found = asyncio.run(ask_topology(GrpcNetwork(own=None, loopback=False), address, _ANSWER_TIMEOUT))
+    remote = "" if address.is_loopback else f"--job={text!r} is not on this machine"
+    security = find_security(option_settings(None, {}, os.environ), os.environ, HANDED, remote=remote)
+    network = GrpcNetwork(own=None, loopback=False, credentials=credentials_of(security.secret, None))
+    found = asyncio.run(ask_topology(network, address, _ANSWER_TIMEOUT))
     return _wrapped(found, wrap)
 
 

@@ -107,7 +107,9 @@ def make_network(plan: Plan) -> Network | None:
     """Return the network of a client; `None` where it is alone in its job and needs none."""
     if plan.job.is_alone:
         return None
-    from ...transport.network import GrpcNetwork  # gRPC takes 60 ms to load: not for a job of one client
+    # gRPC takes 60 ms to load: not for a job of one client.
+    from ...transport.credentials import credentials_of
+    from ...transport.network import GrpcNetwork
 
     SOCKETS.use_network()
     own, options = plan.job.own_address, plan.options
@@ -118,6 +120,7 @@ def make_network(plan: Plan) -> Network | None:
         ring_port=options.ring_port,
         patience=options.heartbeat_timeout + _LINK_GRACE,
         num_clients=plan.job.num_clients,
+        credentials=credentials_of(plan.security, plan.job.client_id),
     )
 
 

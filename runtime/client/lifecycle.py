@@ -10,6 +10,7 @@ import os
 
 from ...errors import AlreadyInitializedError, NotInitializedError, PeerFailedError
 from ...processes.report import exceptions_behind
+from ..configuration.handed_tokens import HANDED
 from ..configuration.plan import make_plan
 from ..configuration.request import Request
 from ..drivers.latch import Steps
@@ -52,7 +53,7 @@ def bring_up(request: Request, loop: asyncio.AbstractEventLoop | None, parts: Pa
 
 
 def _started(request: Request, loop: asyncio.AbstractEventLoop | None, parts: Parts) -> Steps[Client]:
-    environ = dict(os.environ)
+    environ = HANDED.take(os.environ)
     job = yield from resolved(request, environ)
     plan = make_plan(request, environ, job)
     while True:

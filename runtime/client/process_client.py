@@ -50,7 +50,7 @@ class ProcessClient(Client):
             ACTIVE.claim(self)
             check_open_files(self.job.client_id, self.job.num_clients)
             Reporter(self.plan.launch, self.job.client_id, self.job.jobs or (), self.failed).start(self.up)
-            self._warn_if_open()
+            self._tell_of_security()
             self._warn_of_short_queue()
             atexit.register(self._at_exit)
             self._termination.install()
@@ -62,13 +62,18 @@ class ProcessClient(Client):
                 self.over.set(None)
             raise
 
-    def _warn_if_open(self) -> None:
-        if not (self.job.is_loopback or self.job.is_alone):
+    def _tell_of_security(self) -> None:
+        if self.job.is_alone:
+            return
+        if self.plan.security is None:
             _log.warning(
-                "the peers of this job talk without authentication or encryption (insecure=True): "
+                "the peers of this job talk without authentication or encryption (%s): "
                 "anybody who reaches %s can join or stop it",
+                self.plan.security_source,
                 self.job.coordinator_address,
             )
+        else:
+            _log.info("the peers of this job know each other by %s (%s)", self.plan.security, self.plan.security_source)
 
     def _warn_of_short_queue(self) -> None:
         if self.job.client_id == 0 and (text := short_queue(self.job.num_clients)):

@@ -8,6 +8,7 @@ from ...devices.gpu.visible_devices import COMMON_VISIBLE_VARIABLE, VISIBLE_VARI
 from ...processes.report import LAUNCHER
 from ...transport.tcp.interfaces import free_ports
 from .environment import LOCAL_CLIENT_ID, NUM_LOCAL_CLIENTS
+from .handed_tokens import TOKEN, TOKEN_FD
 
 # Variables that describe a job to bringup and to others: a client must see this job alone.
 IDENTITY = (
@@ -30,7 +31,12 @@ def free_addresses(count: int) -> tuple[str, ...]:
 
 
 def client_environment(
-    environ: Mapping[str, str], addresses: Sequence[str], client_id: int, *, launcher: str = ""
+    environ: Mapping[str, str],
+    addresses: Sequence[str],
+    client_id: int,
+    *,
+    launcher: str = "",
+    token_descriptor: int | None = None,
 ) -> dict[str, str]:
     """Return the environment of one client.
 
@@ -39,9 +45,13 @@ def client_environment(
         addresses: Those of all clients.
         client_id: The client's.
         launcher: The prefix of the files in which the client reports to its launcher, or empty.
+        token_descriptor: The descriptor, which the client inherits, of the token of the job; `None` where the
+            environment says how its clients know each other.
     """
-    others = (*IDENTITY, COMMON_VISIBLE_VARIABLE, LAUNCHER)
+    others = {*IDENTITY, COMMON_VISIBLE_VARIABLE, LAUNCHER, *(() if token_descriptor is None else (TOKEN, TOKEN_FD))}
     kept = {name: value for name, value in environ.items() if name not in others}
+    if token_descriptor is not None:
+        kept[TOKEN_FD] = str(token_descriptor)
     if launcher:
         kept[LAUNCHER] = launcher
     if VISIBLE_VARIABLE in kept:

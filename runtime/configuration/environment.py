@@ -14,6 +14,7 @@ from dataclasses import fields
 from ...devices.registry import offered_types
 from ...errors import ConfigurationError
 from ...processes.report import LAUNCHER
+from .handed_tokens import TOKEN_FD
 from .job import JobSource
 from .job_facts import JobFacts, find_job, incomplete
 from .options import UNAVAILABLE, Options
@@ -174,6 +175,7 @@ VARIABLES = frozenset(
         "BRINGUP_PORT",
         LOCAL_CLIENT_ID,
         NUM_LOCAL_CLIENTS,
+        TOKEN_FD,
         "BRINGUP_HOST_CUDA_VISIBLE_DEVICES",
         LAUNCHER,
         "BRINGUP_CPU_LOCATION",

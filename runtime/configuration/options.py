@@ -10,7 +10,18 @@ from typing import Any, Literal, TypedDict, get_args
 from ...errors import ConfigurationError
 from ...transport.addresses import Address
 from ..machines.groups import GROUP_SIZE_MIN
-from .settings import Origin, Setting, as_address, as_choice, as_duration, as_flag, as_host, as_integer, as_text
+from .settings import (
+    Origin,
+    Setting,
+    as_address,
+    as_choice,
+    as_duration,
+    as_flag,
+    as_host,
+    as_integer,
+    as_text,
+    revealed,
+)
 
 UnhealthyAction = Literal["report", "fail"]
 
@@ -43,6 +54,7 @@ class OptionOverrides(TypedDict, total=False):
     tls_ca: str | None
     tls_cert: str | None
     tls_key: str | None
+    tls_uri_prefix: str | None
     insecure: bool
 
 
@@ -82,18 +94,24 @@ class Options:
         kv_max_bytes: the bound on keys and values of the key-value store, in bytes. 1 GiB, of the memory of client 0,
             whose option counts.
         bind_address: the host name or IP address to listen on; `None` for all interfaces of the address's family, or
-            loopback for a loopback job, which takes no other unless `insecure`.
+            loopback for a loopback job, which takes no other unless it was given a token, certificates or `insecure`.
         advertise_address: the host name or IP address that the other clients are to use; `None` for the one that the
             job gives this client, or that it reaches the coordinator from.
         ring_port: the TCP port of the ring; 0 for any free one.
         status_address: reserved for a status page; this version refuses it.
-        token: reserved for the secret of a job; this version refuses it.
-        token_file: reserved likewise.
-        tls_ca: reserved for TLS between the clients; this version refuses it.
-        tls_cert: reserved likewise.
-        tls_key: reserved likewise.
-        insecure: let a job leave this machine, without authentication or encryption. Off: anybody on the network could
-            join or stop it.
+        token: the secret of the job, 64 hexadecimal digits as `bringup token` prints, the same for all its clients.
+            `None`: see `token_file`; options that were resolved never have it.
+        token_file: the path of a file with the token, this user's, of mode 0600 or stricter, and no symbolic link.
+            `None`: the token comes from the descriptor `BRINGUP_TOKEN_FD`, which `bringup run` hands over, or else, for
+            a loopback job, from a file of this user that the first client makes.
+        tls_ca: the path of the certificates, in PEM, of the authorities of a public-key infrastructure of your own,
+            instead of a token; together with `tls_cert` and `tls_key`.
+        tls_cert: the path of this client's certificate, and those between it and the authority.
+        tls_key: the path of its private key, not encrypted.
+        tls_uri_prefix: the beginning of a URI that the certificate of every client must have, such as
+            `spiffe://example.org/training/`. `None`: any certificate of `tls_ca` will do.
+        insecure: let the clients talk without authentication or encryption: anybody who reaches their ports can join
+            or stop the job, and all who carry their packets can read them. It excludes a token and certificates.
     """
 
     initialization_timeout: float = 300.0
@@ -118,6 +136,7 @@ class Options:
     tls_ca: str | None = None
     tls_cert: str | None = None
     tls_key: str | None = None
+    tls_uri_prefix: str | None = None
     insecure: bool = False
 
     @staticmethod
@@ -125,7 +144,8 @@ class Options:
         """Combine the user's settings, and check them.
 
         Args:
-            options: wins whole over the environment; `None` to read the environment.
+            options: wins whole over the environment; `None` to read the environment. A token, certificates and
+                `insecure`, where it has none of these, are read there all the same: they belong to the machines.
             overrides: single fields, which win over both.
             environ: the environment variables.
 
@@ -138,7 +158,7 @@ class Options:
         _refuse_unknown(overrides)
         settings = option_settings(options, overrides, environ)
         values: dict[str, Any] = {name: _value(name, setting) for name, setting in settings.items()}
-        resolved = Options(**values)
+        resolved = Options(**{**values, "token": None})
         _check_together(resolved, settings)
         refuse_unavailable(settings)
         return resolved
@@ -153,17 +173,19 @@ def option_settings(
 
 UNAVAILABLE = {
     "status_address": "a status page",
-    "token": "tokens",
-    "token_file": "tokens",
-    "tls_ca": "TLS",
-    "tls_cert": "TLS",
-    "tls_key": "TLS",
+    "tls_ca": "certificates of your own",
+    "tls_cert": "certificates of your own",
+    "tls_key": "certificates of your own",
+    "tls_uri_prefix": "certificates of your own",
 }
 """Reserved options, and the features that they ask for."""
 
+SECURITY_OPTIONS = ("token", "token_file", "tls_ca", "tls_cert", "tls_key", "tls_uri_prefix", "insecure")
+"""The options by which the clients of a job know each other."""
+
 
 def refuse_unavailable(settings: Mapping[str, Setting]) -> None:
-    """Refuse reserved options: nobody may believe that a token protects a job that checks none.
+    """Refuse reserved options: nobody may believe that certificates protect a job that checks none.
 
     Raises:
         ConfigurationError: one of them is set.
@@ -222,6 +244,7 @@ _READERS: Mapping[str, Callable[[Setting], object]] = {
     "tls_ca": as_text,
     "tls_cert": as_text,
     "tls_key": as_text,
+    "tls_uri_prefix": as_text,
     "insecure": as_flag,
 }
 _DEFAULTS = Options()
@@ -243,14 +266,18 @@ def _setting(
     name: str, options: Options | None, overrides: Mapping[str, object], environ: Mapping[str, str]
 ) -> Setting:
     if name in overrides:
-        return Setting(name, overrides[name], Origin.ARGUMENT, name in _SECRETS)
-    if options is not None:
+        return Setting(name, revealed(overrides[name]), Origin.ARGUMENT, name in _SECRETS)
+    if options is not None and (name not in SECURITY_OPTIONS or _is_about_security(options)):
         return Setting(name, getattr(options, name), Origin.OPTIONS, name in _SECRETS)
     if _VARIABLES[name] in environ:
         variable = Setting.from_environ(environ, _VARIABLES[name], secret=name in _SECRETS)
         if variable.is_set:
             return variable
     return _UNSET[name]
+
+
+def _is_about_security(options: Options) -> bool:
+    return any(getattr(options, name) != getattr(_DEFAULTS, name) for name in SECURITY_OPTIONS)
 
 
 def _value(name: str, setting: Setting) -> object:

@@ -10,12 +10,16 @@ from ...devices.base import BackendConfig
 from ...errors import ConfigurationError
 from ...processes.report import Launch
 from ...transport.addresses import Address
+from ...transport.security.key_files import KeyFiles
+from ...transport.security.token import Token
 from .environment import unknown_variables
+from .handed_tokens import HANDED, HandedTokens
 from .job import JobSpec
 from .job_facts import is_bns
-from .options import Options
+from .options import Options, option_settings
 from .request import OnFailure, Request
 from .resolve import resolve_request
+from .security import security_of
 from .validation import whole_number
 
 _log = logging.getLogger("bringup")
@@ -36,6 +40,8 @@ class Plan:
         enable_coordination_service: whether barriers and the key-value store are on.
         on_failure: `raise`, `exit`, or a function of the failure.
         launch: where this process reports to its launchers.
+        security: the secret by which the clients know each other; `None` for plain TCP, and for a job of one client.
+        security_source: the place that it comes from.
     """
 
     device_type: str | None
@@ -45,15 +51,20 @@ class Plan:
     enable_coordination_service: bool
     on_failure: OnFailure
     launch: Launch
+    security: Token | KeyFiles | None
+    security_source: str
 
 
-def make_plan(request: Request, environ: Mapping[str, str], job: JobSpec | None = None) -> Plan:
+def make_plan(
+    request: Request, environ: Mapping[str, str], job: JobSpec | None = None, handed: HandedTokens = HANDED
+) -> Plan:
     """Resolve and check the arguments of `initialize()`.
 
     Args:
         request: the arguments.
         environ: the environment variables.
         job: where it is resolved already.
+        handed: the tokens that this process was handed.
 
     Raises:
         ConfigurationError: one of them is wrong, or they do not fit together.
@@ -64,7 +75,8 @@ def make_plan(request: Request, environ: Mapping[str, str], job: JobSpec | None 
     if job is None:
         job = resolve_request(request, environ)
     _check_reachable(job, resolved)
-    _check_security(job, resolved)
+    settings = option_settings(request.options, request.overrides, environ)
+    security = security_of(job, resolved.bind_address, settings, environ, handed)
     if request.on_failure not in ("raise", "exit") and not callable(request.on_failure):
         raise ConfigurationError(f"on_failure={request.on_failure!r} is neither 'raise' nor 'exit' nor callable")
     if request.device_type is not None and not isinstance(request.device_type, str):
@@ -88,6 +100,8 @@ def make_plan(request: Request, environ: Mapping[str, str], job: JobSpec | None 
         enable_coordination_service=request.enable_coordination_service,
         on_failure=request.on_failure,
         launch=Launch.of_environment(environ),
+        security=security.secret,
+        security_source=security.source,
     )
 
 
@@ -113,31 +127,6 @@ def _check_reachable(job: JobSpec, options: Options) -> None:
             f"advertise_address={advertised!r} (BRINGUP_ADVERTISE_ADDRESS) means this machine on every host, but the "
             f"job leaves this machine (coordinator {job.coordinator_address}, from {job.source}): {remedy}"
         )
-
-
-def _check_security(job: JobSpec, options: Options) -> None:
-    if job.is_alone or options.insecure:
-        return None
-    if job.is_loopback:
-        return _check_bound(options)
-    raise ConfigurationError(
-        f"the job leaves this machine (coordinator {job.coordinator_address}, from {job.source}), and its peers would "
-        "talk without authentication or encryption: anybody on the network could join or stop it. On a network that "
-        "you trust, pass insecure=True or set BRINGUP_INSECURE=1."
-    )
-
-
-def _check_bound(options: Options) -> None:
-    """Refuse to listen on the network in a loopback job."""
-    bound = options.bind_address
-    if bound is None or Address(bound, 1).is_loopback:
-        return
-    raise ConfigurationError(
-        f"bind_address={bound!r} (BRINGUP_BIND_ADDRESS) opens the ports of this client to the network, though all "
-        "addresses of the job are on this machine, and its peers talk without authentication or encryption: anybody "
-        "who reaches it could join or stop the job. Leave bind_address out, or give '127.0.0.1'; on a network that you "
-        "trust, pass insecure=True or set BRINGUP_INSECURE=1."
-    )
 
 
 def _local_device_ids(given: int | Sequence[int] | None) -> tuple[int, ...] | None:

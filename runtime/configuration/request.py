@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import PeerFailedError
+from .settings import Hidden
 
 if TYPE_CHECKING:
     from .options import Options
@@ -36,3 +37,7 @@ class Request:
     on_failure: OnFailure = "raise"
     options: Options | None = None
     overrides: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if (token := self.overrides.get("token")) is not None:
+            object.__setattr__(self, "overrides", {**self.overrides, "token": Hidden(token)})

@@ -33,6 +33,27 @@ class Origin(enum.Enum):
     DEFAULT = "default"
 
 
+class Hidden:
+    """A value that no text may show, as that of local variables beside a traceback."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+
+HIDDEN = "<hidden>"
+"""Stands for it."""
+
+
+def revealed(value: object) -> object:
+    """Return a value that may be `Hidden`."""
+    return value.value if isinstance(value, Hidden) else value
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Setting:
     """A value with its name and origin.
@@ -67,7 +88,7 @@ class Setting:
     @property
     def shown(self) -> str:
         """The value for people, which a secret one is not."""
-        return "<hidden>" if self.secret and self.is_set else _shown(self.value)
+        return HIDDEN if self.secret and self.is_set else _shown(self.value)
 
     def __str__(self) -> str:
         assignment = f"{self.name}={self.shown}"

@@ -25,6 +25,8 @@ NEVER = {"argparse", "email", "http", "multiprocessing", "pydoc", "unittest", "x
 ONLY_FOR_SEVERAL_CLIENTS = (
     "bringup.transport.grpc.",
     "bringup.transport.network",
+    "bringup.transport.security.certificates",
+    "bringup.transport.security.token_credentials",
     "bringup.transport.tcp.connector",
     "bringup.transport.tcp.link",
 )

@@ -17,12 +17,12 @@ class Token:
     Its texts never hold the secret, only the fingerprint, which may be logged; it cannot be pickled or copied.
     """
 
-    __slots__ = ("__secret", "fingerprint")
+    __slots__ = ("__fingerprint", "__secret")
 
     def __init__(self, secret: bytes) -> None:
         assert len(secret) == TOKEN_BYTES
         self.__secret = secret
-        self.fingerprint = self.derive("fingerprint", _FINGERPRINT_BYTES).hex()
+        self.__fingerprint = ""
 
     @classmethod
     def random(cls) -> Token:
@@ -45,6 +45,13 @@ class Token:
             )
         return cls(bytes.fromhex(digits))
 
+    @property
+    def fingerprint(self) -> str:
+        """Its name, from which nothing follows for the secret: 16 hexadecimal digits."""
+        if not self.__fingerprint:  # derived at the first use: a launcher hands a token on without it
+            self.__fingerprint = self.derive("fingerprint", _FINGERPRINT_BYTES).hex()
+        return self.__fingerprint
+
     def to_text(self) -> str:
         """Return the secret as 64 hexadecimal digits: for a file of mode 0600 or a descriptor, and nothing else."""
         return self.__secret.hex()
@@ -61,7 +68,7 @@ class Token:
         return HKDF(SHA256(), length, salt=None, info=f"bringup v1 {purpose}".encode()).derive(self.__secret)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Token) and self.fingerprint == other.fingerprint
+        return isinstance(other, Token) and self.__secret == other.__secret
 
     def __hash__(self) -> int:
         return hash(self.fingerprint)

@@ -13,7 +13,7 @@ from bringup import __version__
 from bringup.commands import main as command_line
 from bringup.errors import BringupError, ConfigurationError
 
-COMMANDS = ("run", "demo", "resolve", "topology", "bench")
+COMMANDS = ("run", "demo", "resolve", "token", "topology", "bench")
 HEAVY = ("numpy", "grpc", "rich", "aiohttp", "asyncio")
 
 

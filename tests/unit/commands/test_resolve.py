@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from bringup.commands.resolve import resolve
 from bringup.runtime.configuration.options import Options
+from bringup.runtime.configuration.token_files import write_token_file
+from bringup.transport.security.token import Token
 
 FAMILIES = ("BRINGUP_", "DTENSOR_", "KERAS_DISTRIBUTION_", "JAX_")
 JOBS = "localhost:10000,localhost:10001,localhost:10002,localhost:10003"
@@ -128,3 +131,26 @@ def test_a_misspelt_variable_is_named_with_the_closest_that_there_is() -> None:
     assert result.exit_code == 0
     assert "BRINGUP_HEARTBEAT_TIMOUT" in result.stderr
     assert "BRINGUP_HEARTBEAT_TIMEOUT" in result.stderr
+
+
+def test_the_secret_is_shown_by_its_fingerprint_and_its_origin(tmp_path: Path) -> None:
+    token = Token.random()
+    write_token_file(tmp_path / "token", token)
+    arguments = ("--jobs", "h0:9000,h1:9000", "--client-id", "1")
+    for environ in ({"BRINGUP_TOKEN_FILE": str(tmp_path / "token")}, {"BRINGUP_TOKEN": token.to_text()}):
+        found = json.loads(run(*arguments, "--json", "--options", **environ).stdout)["security"]
+        (name,) = environ
+        assert found["value"] == f"mutual TLS, token with fingerprint {token.fingerprint}"
+        assert found["from"].startswith(name)
+        table = run(*arguments, **environ)
+        assert token.fingerprint in table.stdout
+        assert token.to_text()[:16] not in table.output + str(found)
+
+
+def test_a_job_without_a_secret_is_shown_with_the_reason_for_which_it_would_not_start() -> None:
+    result = run("--jobs", "h0:9000,h1:9000", "--client-id", "1", "--json", "--options")
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)["security"]
+    assert found["value"] == "refused"
+    assert "`bringup token --file PATH`" in found["from"]
+    assert "none: plain TCP" in run("--jobs", "h0:9000,h1:9000", "--client-id", "1", BRINGUP_INSECURE="1").stdout

@@ -40,7 +40,7 @@ def test_a_misspelt_one_has_the_closest_name() -> None:
     ("name", "advice"),
     [
         ("BRINGUP_ON_FAILURE", "on_failure is an argument of initialize() only"),
-        ("BRINGUP_TOKENS", "`bringup resolve` shows the options that there are"),
+        ("BRINGUP_STATUS_ADDRESSES", "`bringup resolve` shows the options that there are"),
         ("BRINGUP_QUUX", "`bringup resolve` shows the options that there are"),
     ],
 )

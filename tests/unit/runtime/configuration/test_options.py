@@ -37,16 +37,16 @@ DEFAULTS = {
     "tls_ca": None,
     "tls_cert": None,
     "tls_key": None,
+    "tls_uri_prefix": None,
     "insecure": False,
 }
 DURATIONS = [name for name in DEFAULTS if name.endswith(("_timeout", "_interval"))]
 UNAVAILABLE = {
     "status_address": "localhost:8080",
-    "token": "s3cret",
-    "token_file": "/etc/token",
     "tls_ca": "/etc/ca.pem",
     "tls_cert": "/etc/cert.pem",
     "tls_key": "/etc/key.pem",
+    "tls_uri_prefix": "spiffe://example.org/",
 }
 
 
@@ -90,9 +90,17 @@ def test_the_environment_fills_what_no_argument_gives() -> None:
 
 def test_explicit_options_win_whole_over_the_environment() -> None:
     given = Options(heartbeat_timeout=4.0)
-    environ = {"BRINGUP_HEARTBEAT_TIMEOUT": "abc", "BRINGUP_DEVICE_TIMEOUT": "7", "BRINGUP_TOKEN": "x"}
+    environ = {"BRINGUP_HEARTBEAT_TIMEOUT": "abc", "BRINGUP_DEVICE_TIMEOUT": "7"}
     assert resolve({}, environ, given) == given
     assert resolve({"device_timeout": 8.0}, environ, given) == Options(heartbeat_timeout=4.0, device_timeout=8.0)
+
+
+def test_options_without_a_secret_leave_it_to_the_environment() -> None:
+    environ = {"BRINGUP_TOKEN_FILE": "/etc/token", "BRINGUP_INSECURE": "1", "BRINGUP_HEARTBEAT_TIMEOUT": "abc"}
+    silent = resolve({}, environ, Options(heartbeat_timeout=4.0))
+    assert silent == Options(heartbeat_timeout=4.0, token_file="/etc/token", insecure=True)
+    given = resolve({}, environ, Options(token_file="/own"))
+    assert given == Options(token_file="/own")
 
 
 @pytest.mark.parametrize("name", DEFAULTS)
@@ -260,11 +268,13 @@ def test_a_malformed_status_address_says_so() -> None:
     assert "has no port" in refusal({"status_address": "localhost"})
 
 
-@pytest.mark.parametrize("value", ["s3cret", b"s3cret"])
-def test_the_token_is_never_shown(value: object) -> None:
-    assert "s3cret" not in repr(Options(token=value))  # type: ignore[arg-type]
-    assert "s3cret" not in refusal({"token": value})
-    assert "s3cret" not in refusal({}, {"BRINGUP_TOKEN": "s3cret"})
+def test_the_token_is_never_shown() -> None:
+    assert "s3cret" not in repr(Options(token="s3cret"))
+    for resolved in (resolve({"token": "s3cret"}), resolve({}, {"BRINGUP_TOKEN": "s3cret"}, Options(token="s3cret"))):
+        assert resolved == Options()
+    with pytest.raises(ConfigurationError) as caught:
+        resolve({"token": b"s3cret"})
+    assert "s3cret" not in str(caught.value)
 
 
 @given(st.dictionaries(st.sampled_from([f"BRINGUP_{name.upper()}" for name in DEFAULTS]), st.text()))
