@@ -153,10 +153,11 @@ class Options:
             ConfigurationError: a value is wrong, or a name in `overrides` is no field; the message names the variable
                 or argument.
         """
-        if options is not None and not isinstance(options, Options):
-            raise ConfigurationError(f"options={options!r} (argument) must be a bringup.Options, or None")
-        _refuse_unknown(overrides)
-        settings = option_settings(options, overrides, environ)
+        return Options.of_settings(option_settings(options, overrides, environ))
+
+    @staticmethod
+    def of_settings(settings: Mapping[str, Setting]) -> Options:
+        """Check what `option_settings` returned; see `resolve`."""
         values: dict[str, Any] = {name: _value(name, setting) for name, setting in settings.items()}
         resolved = Options(**{**values, "token": None})
         _check_together(resolved, settings)
@@ -167,7 +168,14 @@ class Options:
 def option_settings(
     options: Options | None, overrides: Mapping[str, object], environ: Mapping[str, str]
 ) -> dict[str, Setting]:
-    """Return every option by name, with its value as given and its origin; see `Options.resolve`."""
+    """Return every option by name, with its value as given and its origin; see `Options.resolve`.
+
+    Raises:
+        ConfigurationError: a name in `overrides` is no field, or `options` no `Options`.
+    """
+    if options is not None and not isinstance(options, Options):
+        raise ConfigurationError(f"options={options!r} (argument) must be a bringup.Options, or None")
+    _refuse_unknown(overrides)
     return {name: _setting(name, options, overrides, environ) for name in _READERS}
 
 

@@ -69,13 +69,13 @@ def make_plan(
     Raises:
         ConfigurationError: one of them is wrong, or they do not fit together.
     """
-    resolved = Options.resolve(request.options, request.overrides, environ)
+    settings = option_settings(request.options, request.overrides, environ)
+    resolved = Options.of_settings(settings)
     for text in unknown_variables(environ).values():
         _log.warning("%s", text)
     if job is None:
         job = resolve_request(request, environ)
     _check_reachable(job, resolved)
-    settings = option_settings(request.options, request.overrides, environ)
     security = security_of(job, resolved.bind_address, settings, environ, handed)
     if request.on_failure not in ("raise", "exit") and not callable(request.on_failure):
         raise ConfigurationError(f"on_failure={request.on_failure!r} is neither 'raise' nor 'exit' nor callable")
