@@ -127,6 +127,23 @@ async def test_what_comes_before_it_is_asked_for_is_kept(place: Place) -> None:
         assert await reading == b"worm"
 
 
+@pytest.mark.parametrize("piece", [64, 65_536, 70_000])
+async def test_what_has_left_arrives_though_its_sender_has_closed(place: Place, piece: int) -> None:
+    data = random.Random(3).randbytes(300_000)
+    async with linked(place) as (sender, receiver):
+        sending = asyncio.create_task(sender.send(data))
+        await asyncio.wait([sending], timeout=0.05)
+        received = b"" if sending.done() else await read(receiver, piece)
+        await sending
+        sender.close()
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+        while len(received) < len(data):
+            received += await read(receiver, min(piece, len(data) - len(received)))
+            await asyncio.sleep(0)
+        assert received == data
+
+
 @pytest.mark.parametrize("sent", [b"", b"half"])
 async def test_a_link_that_ends_too_early_raises(place: Place, sent: bytes) -> None:
     async with linked(place) as (sender, receiver):

@@ -58,6 +58,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._client_id: int | None = None
         self._refusal: RefusedError | None = None
         self._is_reading = True
+        self._has_eof = False
         self._has_ended = False  # the protocol knows
         self.set_protocol(protocol)
 
@@ -88,9 +89,13 @@ class TlsTransport(asyncio.BufferedProtocol):
         return None
 
     def eof_received(self) -> bool:
-        """Called by the loop when the other side has closed."""
-        self._end()
-        return False
+        """Called by the loop when the other side has closed: what has come before is handed on first."""
+        self._has_eof = True
+        if self._early is None:
+            self._decrypt()
+        else:
+            self._end()
+        return not self._has_ended
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop when the connection is gone."""
@@ -208,13 +213,13 @@ class TlsTransport(asyncio.BufferedProtocol):
         try:
             is_over = self._decrypt_bytes() if self._buffered is None else self._decrypt_into(self._buffered)
         except ssl.SSLWantReadError:
-            return
+            is_over = self._has_eof  # in the middle of a record
         except ssl.SSLError as error:
-            self._fail(RefusedError(self._terms.describe(error)))
-        else:
-            if is_over:
-                self._end()
-                self._raw.close()
+            return self._fail(RefusedError(self._terms.describe(error)))
+        if is_over or (self._has_eof and not self._has_more):
+            self._end()
+            self._raw.close()
+        return None
 
     def _decrypt_into(self, protocol: asyncio.BufferedProtocol) -> bool:
         """Return whether the other side has closed."""
@@ -246,9 +251,12 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     @property
     def _may_hand_on(self) -> bool:
+        return self._is_reading and not self._has_ended and not self._raw.is_closing() and self._has_more
+
+    @property
+    def _has_more(self) -> bool:
         assert self._tls is not None
-        is_open = self._is_reading and not self._has_ended and not self._raw.is_closing()
-        return is_open and bool(self._incoming.pending or self._tls.pending())
+        return bool(self._incoming.pending or self._tls.pending())
 
     def _end(self) -> None:
         """Tell the protocol that the other side has closed."""
