@@ -19,6 +19,8 @@ NONE = "none"
 # all of them: so the innermost ones, which a user starts within the allocation of another, come first.
 _BUILT_IN: dict[str, tuple[str, str]] = {
     "torchrun": ("torchrun", "Torchrun"),
+    "ompi": ("ompi", "OpenMPI"),
+    "pmi": ("pmi", "PMI"),
     "tf_config": ("tf_config", "TFConfig"),
     "slurm": ("slurm", "Slurm"),
     "lws": ("lws", "LeaderWorkerSet"),
@@ -26,9 +28,13 @@ _BUILT_IN: dict[str, tuple[str, str]] = {
 }
 
 # Only by name: to ask such a one starts something of its own.
-_ON_REQUEST: dict[str, tuple[str, str]] = {}
+_ON_REQUEST = {"mpi4py": ("mpi4py", "MPI4Py")}
 
 _ALIASES = {
+    "openmpi": "ompi",
+    "mpich": "pmi",
+    "hydra": "pmi",
+    "intelmpi": "pmi",
     "tfconfig": "tf_config",
     "leaderworkerset": "lws",
 }

@@ -8,8 +8,10 @@ import json
 import os
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -22,6 +24,7 @@ from bringup.runtime.configuration.job import JobSpec
 from bringup.runtime.configuration.resolve import resolve_job
 
 from ..lib.launches import detected, launch
+from ..lib.pmi_launcher import PMILauncher
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,20 @@ EXAMPLES = {
         "WORLD_SIZE",
         ("LOCAL_RANK", "LOCAL_WORLD_SIZE"),
     ),
+    "ompi": Example(
+        {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_MCA_orte_hnp_uri": "8192.0;tcp://10.0.0.1:5", "PMIX_NAMESPACE": "8193"},
+        tuple({"OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_LOCAL_RANK": "0"} for rank in range(2)),
+        "10.0.0.1",
+        "OMPI_COMM_WORLD_SIZE",
+        ("PMIX_NAMESPACE",),
+    ),
+    "pmi": Example(
+        {"PMI_SIZE": "2", "PMI_FD": "4999", "MPI_LOCALNRANKS": "2"},
+        ({"PMI_RANK": "0"}, {"PMI_RANK": "1"}),
+        "127.0.0.1",
+        None,
+        ("MPI_LOCALNRANKS",),
+    ),
     "tf_config": Example({}, tuple({"TF_CONFIG": tf_config(index)} for index in range(2)), "h0"),
     "slurm": Example(
         {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "3", "SLURM_STEP_NODELIST": "h[0-2]"},
@@ -77,7 +94,24 @@ EXAMPLES = {
         "algo-1",
     ),
 }
-"""An example for each resolver that needs nothing but variables."""
+"""An example for each resolver."""
+
+
+@contextlib.contextmanager
+def launched(name: str) -> Iterator[list[dict[str, str]]]:
+    """Have the launcher of an example run, where its processes need one."""
+    environments = EXAMPLES[name].environments()
+    if name != "pmi":
+        yield environments
+        return
+    with PMILauncher(len(environments)) as launcher:
+        yield [each | wire for each, wire in zip(environments, launcher.environments(), strict=True)]
+
+
+def resolve_all(environments: list[dict[str, str]], **arguments: Any) -> list[JobSpec]:
+    """Resolve the job in all its processes at once, as they may wait for each other."""
+    with ThreadPoolExecutor(len(environments)) as threads:
+        return list(threads.map(lambda environment: resolve_job(environ=environment, **arguments), environments))
 
 
 def resolver_of(name: str) -> ClusterResolver:
@@ -101,14 +135,15 @@ def test_the_name_finds_the_resolver_in_any_case(name: str) -> None:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_all_processes_describe_one_job(name: str) -> None:
     example = EXAMPLES[name]
-    specs = [resolve_job(environ=environment) for environment in example.environments()]
+    with launched(name) as environments:
+        specs = resolve_all(environments)
+        forced = resolve_all(environments, resolver=name)
     assert {(spec.source, spec.num_clients, spec.job_name) for spec in specs} == {(name, len(specs), "worker")}
     assert [spec.client_id for spec in specs] == list(range(len(specs)))
     (coordinator,) = {spec.coordinator_address for spec in specs}
     assert coordinator is not None
     assert coordinator.rpartition(":")[0] == example.host
     assert {spec.jobs for spec in specs} in ({specs[0].jobs}, {None})
-    forced = [resolve_job(environ=environment, resolver=name) for environment in example.environments()]
     assert [facts(spec) for spec in forced] == [facts(spec) for spec in specs]
     for spec in specs:
         assert not [origin for origin in spec.provenance.values() if origin.startswith("resolver")], spec.provenance
@@ -120,10 +155,12 @@ def facts(spec: JobSpec) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_port_can_be_given(name: str) -> None:
-    for environment in EXAMPLES[name].environments():
-        spec = resolve_job(environ=environment | {"BRINGUP_PORT": "4321"})
+    with launched(name) as environments:
+        specs = resolve_all([environment | {"BRINGUP_PORT": "4321"} for environment in environments])
+    for spec in specs:
         assert spec.coordinator_address == f"{EXAMPLES[name].host}:4321"
-        assert "BRINGUP_PORT" in spec.provenance["coordinator_address"]
+        assert "BRINGUP_PORT" in spec.provenance["coordinator_address"] or name == "pmi", "client 0 says it"
+    for environment in environments:
         with pytest.raises(ConfigurationError, match="BRINGUP_PORT='x' is not a whole number"):
             resolve_job(environ=environment | {"BRINGUP_PORT": "x"})
 
@@ -140,9 +177,16 @@ def test_a_missing_variable_is_named_and_never_local_mode(name: str) -> None:
                 with pytest.raises(ConfigurationError, match=f"{removed} is not set"):
                     resolve_job(environ=rest)
             assert resolve_job(environ=rest, resolver="none").is_local
-        for removed in example.optional:
-            rest = {given: value for given, value in environment.items() if given != removed}
-            assert resolve_job(environ=rest).client_id == resolve_job(environ=environment).client_id
+
+
+@pytest.mark.parametrize("name", [name for name, example in EXAMPLES.items() if example.optional])
+def test_what_a_job_is_known_without(name: str) -> None:
+    for removed in EXAMPLES[name].optional:
+        with launched(name) as environments:
+            for environment in environments:
+                del environment[removed]
+            specs = resolve_all(environments)
+        assert [(spec.source, spec.client_id) for spec in specs] == [(name, rank) for rank in range(len(specs))]
 
 
 @pytest.mark.parametrize("name", [name for name, example in EXAMPLES.items() if example.size is not None])

@@ -91,6 +91,7 @@ PURE = [
     "resolvers.base",
     "resolvers.host_lists",
     "resolvers.lws",
+    "resolvers.ompi",
     "resolvers.ports",
     "resolvers.sagemaker",
     "resolvers.tf_config",

@@ -1,0 +1,104 @@
+"""The wire to an MPI launcher, PMI version 1: lines of text on a socket that the launcher left open for its process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import stat
+from typing import Self
+
+# Bytes of a line: Hydra allows values of 1 KiB. A stranger at the other end must not fill the memory.
+_LINE_MAX = 8192
+
+
+class WireError(Exception):
+    """The launcher did not answer as PMI says; the message completes a sentence about it."""
+
+
+class PMIWire:
+    """One exchange with the launcher.
+
+    MPI may use the same wire before or after it: it stays open, in blocking mode, and not finalized.
+
+    Args:
+        descriptor: of the socket, `PMI_FD`.
+
+    Raises:
+        WireError: it is no open socket.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        try:
+            if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                raise WireError("is no socket: has a program between mpiexec and this one closed it?")
+            self._socket = socket.socket(fileno=os.dup(descriptor))
+        except OSError as error:
+            raise WireError(f"is not open: has a program between mpiexec and this one closed it? ({error})") from None
+        self._received = bytearray()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    async def begin(self) -> str:
+        """Greet the launcher, and return the name of the job's key-value space, which is unique on its hosts."""
+        await self._ask("init pmi_version=1 pmi_subversion=1", "response_to_init")
+        return (await self._ask("get_my_kvsname", "my_kvsname"))["kvsname"]
+
+    async def exchange(self, space: str, key: str, value: str | None) -> str:
+        """Publish `value`, of one process, and return it on all of them; each must call this.
+
+        Args:
+            space: the name of the key-value space.
+            key: letters and hyphens, 64 at most.
+            value: without blanks; `None` where another process publishes it.
+        """
+        if value is not None:
+            await self._ask(f"put kvsname={space} key={key} value={value}", "put_result")
+        await self._ask("barrier_in", "barrier_out")
+        return (await self._ask(f"get kvsname={space} key={key}", "get_result"))["value"]
+
+    async def _ask(self, command: str, reply: str) -> dict[str, str]:
+        try:
+            self._socket.sendall(f"cmd={command}\n".encode())  # far less than the buffer of a socket
+            line = await self._line()
+        except OSError as error:
+            raise WireError(f"does not lead to a launcher: {error}") from None
+        words = dict(word.partition("=")[::2] for word in line.split())
+        if words.get("cmd") != reply or words.get("rc", "0") != "0":
+            raise WireError(f"leads to a launcher that answered {command!r} with {line!r:.200}")
+        return words
+
+    async def _line(self) -> str:
+        while (end := self._received.find(b"\n")) < 0:
+            if len(self._received) > _LINE_MAX:
+                raise WireError("leads to a launcher that sends no end of a line")
+            await self._readable()
+            try:
+                # The blocking mode belongs to all who hold this socket, and MPI expects it.
+                chunk = self._socket.recv(_LINE_MAX, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                continue
+            if not chunk:
+                raise WireError("leads to a launcher that has hung up")
+            self._received += chunk
+        line = self._received[:end].decode(errors="replace")
+        del self._received[: end + 1]
+        return line
+
+    async def _readable(self) -> None:
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = loop.create_future()
+        loop.add_reader(self._socket, _settle, ready)
+        try:
+            await ready
+        finally:
+            loop.remove_reader(self._socket)
+
+
+def _settle(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
