@@ -24,6 +24,7 @@ from bringup.commands.bench.services.command import (
     services_command,
     services_table,
     shown_value,
+    tls_over_plain,
 )
 from bringup.commands.bench.services.figures import Figure, Task, evaluate, meeting_of, rate_of
 from bringup.commands.bench.services.work import crowd_result, meet_in_threads, take_part
@@ -269,6 +270,23 @@ def test_a_row_has_a_sample_of_each_run_and_its_median_is_held_to_the_bar() -> N
 def test_a_figure_that_a_library_does_not_have_is_no_failure() -> None:
     only = row("jax", Figure("blocking get", "get of 100 B, sync", 1), measured({"get": 1.0}))
     assert (only.samples, only.failures) == ([], [])
+
+
+def test_the_cost_of_tls_is_a_ratio_of_times_whatever_the_figure() -> None:
+    rate = Figure("rate", "gets a second", 1, is_rate=True)
+    rows = [
+        row("bringup", GET, measured({"get": 90e-6})),
+        row("bringup, insecure", GET, measured({"get": 60e-6})),
+        row("bringup", rate, measured({"rate": 10_000.0})),
+        row("bringup, insecure", rate, measured({"rate": 20_000.0})),
+    ]
+    assert tls_over_plain(rows) == {GET: pytest.approx(1.5), rate: pytest.approx(2.0)}
+    console = Console(width=80, file=io.StringIO())
+    with console.capture() as capture:
+        console.print(services_table(rows, "bringup"))
+    assert "TLS / plain" in capture.get()
+    assert "2.00" in capture.get()
+    assert tls_over_plain(rows[:1]) == {}
 
 
 def test_the_table_fits_a_terminal_and_has_all_libraries_beside_one_another() -> None:

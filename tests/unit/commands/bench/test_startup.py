@@ -14,7 +14,8 @@ import pytest
 from rich.table import Table
 
 from bringup.commands.bench.host import Host
-from bringup.commands.bench.startup import Row, Settings, draw_trial, startup_table
+from bringup.commands.bench.libraries import BRINGUP, INSECURE
+from bringup.commands.bench.startup import Row, Settings, draw_trial, startup_table, tls_over_plain
 from bringup.commands.bench.trials import Outcome, StartupTrial
 from bringup.transport.tcp.interfaces import free_ports
 
@@ -207,3 +208,14 @@ def _runs(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def test_the_cost_of_tls_is_the_ratio_of_the_medians() -> None:
+    rows = [
+        Row(BRINGUP.name, 4, seconds=[0.3, 0.2, 0.4]),
+        Row(INSECURE.name, 4, seconds=[0.2, 0.2, 0.1]),
+        Row(BRINGUP.name, 16, seconds=[1.0]),
+        Row(INSECURE.name, 16, failures=["no reason given"]),
+    ]
+    assert tls_over_plain(rows) == {4: 0.3 / 0.2}
+    assert tls_over_plain(rows[2:]) == tls_over_plain([]) == {}

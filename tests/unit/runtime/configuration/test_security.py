@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import bringup.sync
 from bringup.errors import ConfigurationError
 from bringup.runtime.configuration.handed_tokens import HandedTokens
 from bringup.runtime.configuration.options import Options
@@ -165,6 +166,16 @@ def test_no_text_shows_the_token() -> None:
     for shown in (found, request, found.options, found.backend):
         assert CANARY not in repr(shown)
     assert Token.parse(CANARY).fingerprint in repr(found)
+
+
+def test_no_frame_of_the_blocking_call_shows_the_token() -> None:
+    with pytest.raises(ConfigurationError, match="65 characters") as caught:
+        bringup.sync.initialize("SIM", jobs=APART, client_id=0, token=CANARY + "0")
+    assert caught.value.__traceback__ is not None
+    caught.value.__traceback__ = caught.value.__traceback__.tb_next  # the frame of this test has it
+    shown = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
+    assert "{'token': <hidden>}" in "".join(shown.format())
+    assert CANARY not in "".join(shown.format())
 
 
 def test_the_token_of_a_variable_is_taken_out_of_the_environment_and_kept() -> None:
