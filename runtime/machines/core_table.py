@@ -132,12 +132,12 @@ class Reports:
             TopologyError: they have different types of devices; or one has none; or, with `allow_empty`, all have none.
         """
         _check_types(self._types)
-        empty = np.flatnonzero(self.counts == 0)
-        if empty.size == self.counts.size:
+        empty = [client_id for client_id, count in enumerate(self.counts.tolist()) if count == 0]
+        if len(empty) == self.counts.size:
             raise TopologyError("no client brought a device to the job. Look at the devices of their hosts.")
-        if empty.size and not allow_empty:
+        if empty and not allow_empty:
             raise TopologyError(
-                f"{name_ids(empty.tolist())} brought no devices to the job; every client must have at least one. "
+                f"{name_ids(empty)} brought no devices to the job; every client must have at least one. "
                 "Look at local_device_ids and at the devices of those hosts, or set allow_empty=True on every client."
             )
 
@@ -196,9 +196,9 @@ def _check_types(types: list[str]) -> None:
 
 def _locations(counts: Int32Array, rows: Int32Array) -> Int32Array | None:
     located = rows[:, _LOCATED] == 1
-    if not located.any():
+    if True not in located:
         return None
-    if not located.all():
+    if False in located:
         without = {owner(counts, int(row))[0] for row in np.flatnonzero(~located)}
         raise TopologyError(
             f"devices of {name_ids(without)} have no location while others have one: "

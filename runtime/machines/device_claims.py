@@ -58,7 +58,7 @@ def find_shared(counts: Int32Array, hashes: Int32Array, shares: npt.NDArray[np.b
     Returns:
         The first of them, or `None`.
     """
-    rows = np.flatnonzero(hashes.any(axis=1))
+    (rows,) = hashes[:, 0].nonzero()
     if rows.size == 0 or all_different(hashes[rows]):
         return None
     _, kinds = np.unique(hashes[rows], axis=0, return_inverse=True)

@@ -46,7 +46,7 @@ def test_a_crowd_does_not_occupy_a_host_that_is_to_start_the_coordinator() -> No
 
 
 def test_the_clients_of_a_small_job_poll_as_one_client_does() -> None:
-    attempts = Attempts(Goal.COORDINATOR, 0.0, 10, 1.0)
+    attempts = Attempts(Goal.COORDINATOR, 0.0, 5, 1.0)
     for elapsed in (0.0, 0.01, 0.1, 1.0, 100.0):
         assert attempts.delay(TroubleKind.REFUSED, elapsed) == retry_delay(elapsed)
 
