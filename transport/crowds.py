@@ -29,3 +29,8 @@ def poll_delay(num_clients: int, jitter: float) -> float:
 def visitors_max(num_clients: int) -> int:
     """Return how many connections that have said nothing yet client 0 keeps at once."""
     return max(_VISITORS_MIN, 2 * num_clients)
+
+
+def connections_max(num_clients: int) -> int:
+    """Return how many connections the coordinator holds at once: each client may dial anew before the last is gone."""
+    return 2 * num_clients + visitors_max(num_clients)

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from bringup.transport.attempts import Trouble
+from bringup.transport.grpc import connection as grpc_connection
 from bringup.transport.ports import Connection
 from bringup.transport.tcp import listener as link_listener
 from bringup.transport.tcp.handshake import HELLO_BYTES, REPLY_BYTES, Hello, Purpose, Reply, Status, decode_reply
@@ -173,3 +174,28 @@ async def test_a_stranger_that_connects_to_the_coordinator_does_not_disturb_it(p
         connection = await connect(place)
         assert await connection.receive() == ack(1)
         await connection.close()
+
+
+@pytest.mark.places("sockets", "tls")
+async def test_idle_strangers_do_not_use_up_the_descriptors_of_the_coordinator(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grpc_connection, "connections_max", lambda num_clients: num_clients + 3)
+    monkeypatch.setattr(grpc_connection, "_HANDSHAKE_TIMEOUT", 0.5)
+
+    async def answer(connection: Connection) -> None:
+        await connection.send(ack(1))
+        await connection.close()
+
+    async with served(place.peer(0), place.coordinator, answer), contextlib.AsyncExitStack() as strangers:
+        at = place.coordinator
+        readers = [await strangers.enter_async_context(stranger(at.port, b"")) for _ in range(20)]
+        hung_up = [asyncio.create_task(reader.read()) for reader in readers]
+        done, staying = await asyncio.wait(hung_up, timeout=0.2)
+        while len(done) < 16:
+            more, staying = await asyncio.wait(staying, return_when=asyncio.FIRST_COMPLETED)
+            done |= more
+        connection = await connect(place)
+        assert await connection.receive() == ack(1)
+        await connection.close()
+        await asyncio.gather(*hung_up, return_exceptions=True)

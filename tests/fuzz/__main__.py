@@ -14,6 +14,7 @@ from pathlib import Path
 
 import click
 
+from .attacked_job import attack
 from .coordinator import fuzz_coordinator
 from .first_bytes import ONES, fuzz_first_bytes
 from .http2 import fuzz_http2
@@ -30,12 +31,23 @@ def _settings(count: int, seed: int) -> Counter[str]:
         return fuzz_settings(Path(folder), count, seed)
 
 
+def _strangers(count: int, seed: int) -> Counter[str]:
+    """Attack a job of 8; `count` is of the connections to each port."""
+    toll = attack(8, count, seed)
+    click.echo(
+        f"{toll.rounds:,} rounds of a barrier and an all-reduce, up to {toll.slowest:.2f} s each; of a client, memory "
+        f"grew by up to {max(toll.grown):.1f} MiB, and the log by up to {max(map(len, toll.lines))} lines"
+    )
+    return toll.visits
+
+
 TARGETS: dict[str, Fuzz] = {
     **{name: partial(fuzz_messages, name) for name in PLANES},
     **{name: partial(fuzz_first_bytes, name) for name in ONES},
     "settings": _settings,
     "calls": lambda count, seed: asyncio.run(fuzz_services(count, seed)),
     "coordinator": lambda count, seed: asyncio.run(fuzz_coordinator(count, seed)),
+    "strangers": _strangers,
     "http2": lambda count, seed: asyncio.run(fuzz_http2(count, seed)),
 }
 

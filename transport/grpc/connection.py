@@ -11,7 +11,7 @@ from ...errors import ConfigurationError
 from ..addresses import Address
 from ..attempts import Goal, Trouble, TroubleKind
 from ..credentials import Credentials
-from ..crowds import crowd_timeout
+from ..crowds import connections_max, crowd_timeout
 from ..names import Endpoint, Names
 from ..ports import Connection, ConnectionClosedError, DialReport
 from ..tcp.dial import DialError, open_any, reach
@@ -143,7 +143,14 @@ class GrpcServer:
         """
         endpoints = check_free(hosts, port, "the coordinator")
         handshake_timeout = round(1000 * crowd_timeout(_HANDSHAKE_TIMEOUT, self._num_clients))
-        server = grpc.aio.server(options=[*_SERVER_OPTIONS, ("grpc.server_handshake_timeout_ms", handshake_timeout)])
+        server = grpc.aio.server(
+            options=[
+                *_SERVER_OPTIONS,
+                ("grpc.server_handshake_timeout_ms", handshake_timeout),
+                # It hangs up on others at once; without a bound, strangers could use up all descriptors here.
+                ("grpc.max_allowed_incoming_connections", connections_max(self._num_clients)),
+            ]
+        )
         server.add_generic_rpc_handlers((_Service(self._handle),))
         failure = self._bind(server, endpoints, credentials)
         self._server = server
