@@ -16,6 +16,7 @@ from ...transport.wire.messages import CoordinatorMessage, Message
 from ...transport.wire.session_messages import SessionMessage
 from ..machines.peer import events as ev
 from ..machines.peer.config import PeerConfig
+from ..machines.peer.heartbeats import revised
 from ..machines.session.effects import Dial, Drop, Effects, Finished, GivenUp, Gone, Lost, Opened, Resumed
 from ..machines.session.limits import CONTROL_KEPT_MAX, END_TIMEOUT
 from ..machines.session.machine import SessionMachine
@@ -57,7 +58,7 @@ class CoordinatorLink:
         self._inbox = inbox
         self._on_dial_report = on_dial_report
         self._clock = clock
-        self._session: SessionMachine[Message] = SessionMachine(CONTROL_KEPT_MAX, begins_anew=True)
+        self._session: SessionMachine[Message] = SessionMachine(CONTROL_KEPT_MAX, begins_anew=True, revised=revised)
         self._alarm = Alarm(self._wake, clock, on_crash)
         self._tag: ev.Tag = 0
         self._link_address: Callable[[str], str] = str

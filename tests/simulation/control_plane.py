@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bringup.runtime.drivers.coordinator import TOLD_AT_ONCE
 from bringup.runtime.machines.coordinator import events as coordinator_events
 from bringup.runtime.machines.peer import events as ev
+from bringup.runtime.machines.peer import heartbeats
 from bringup.runtime.machines.session.effects import (
     Effect,
     Ended,
@@ -63,6 +64,10 @@ class CoordinatorLink(DialledSession):
     def posted(self, number: int, message: Any) -> Letter:
         """See `DialledSession`."""
         return _posted(self.process, number, message)
+
+    def revised(self, message: Any) -> Any:
+        """See `DialledSession`."""
+        return heartbeats.revised(message)
 
     def deliver(self, letter: Letter) -> None:
         """See `DialledSession`."""

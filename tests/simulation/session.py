@@ -179,7 +179,9 @@ class DialledSession:
 
     def __init__(self, process: Process, kept_max: int, *, begins_anew: bool) -> None:
         self.process = process
-        self.machine: SessionMachine[Numbered] = SessionMachine(kept_max, begins_anew=begins_anew)
+        self.machine: SessionMachine[Numbered] = SessionMachine(
+            kept_max, begins_anew=begins_anew, revised=lambda kept: Numbered(kept.number, self.revised(kept.message))
+        )
         self.dialled: set[int] = set()
         self.end: str | None = None
         self._kept_max = kept_max
@@ -197,6 +199,10 @@ class DialledSession:
     def posted(self, number: int, message: Any) -> Letter:
         """Return what is sent; the work that this takes is done."""
         raise NotImplementedError
+
+    def revised(self, message: Any) -> Any:
+        """Return a message as it is sent over another connection."""
+        return message
 
     def deliver(self, letter: Letter) -> None:
         """Take a message."""

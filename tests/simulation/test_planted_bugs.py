@@ -354,6 +354,12 @@ def vouch_for_whom_the_coordinator_does_not_answer(patch: pytest.MonkeyPatch) ->
     patch.setattr(CoordinatorWatch, "told", told)
 
 
+def take_a_question_for_an_answer(patch: pytest.MonkeyPatch) -> None:
+    """A client that the coordinator does not hear, and asks for a heartbeat, believes that it is heard."""
+    shipped = CoordinatorWatch.heard
+    patch.setattr(CoordinatorWatch, "heard", lambda self, now, *, is_question=False: shipped(self, now))
+
+
 def ask_nobody_whose_leader_is_silent(patch: pytest.MonkeyPatch) -> None:
     """A group the leader of which cannot reach the coordinator is taken for silent as a whole."""
     patch.setattr(GroupReports, "to_ask", lambda self, now: [])
@@ -374,6 +380,7 @@ PLANTED: dict[Planting, int] = {
     hide_a_silence_in_a_report: 53,
     vouch_for_a_wave_that_has_not_come_around: 28,
     vouch_for_whom_the_coordinator_does_not_answer: 228,
+    take_a_question_for_an_answer: 1324,
     ask_nobody_whose_leader_is_silent: 4,
     lose_a_starved_coordinator: 202,
     take_a_late_registration_for_a_new_one: 3376,

@@ -65,10 +65,13 @@ class CoordinatorWatch:
         """See `Detector.caught_up`."""
         self._detector.caught_up(now)
 
-    def heard(self, now: float) -> None:
-        """Note a message of the coordinator."""
+    def heard(self, now: float, *, is_question: bool = False) -> None:
+        """Note a message of the coordinator; a question does not show that it hears this client."""
         self._detector.heard(COORDINATOR, now)
-        self._heard_at = self._answered_at = self._alive_at = now
+        self._answered_at = self._alive_at = now
+        if is_question:
+            return
+        self._heard_at = now
         self._unanswered_since = None
         self.is_doubted = False
         self._is_slow = False

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 
+from msgspec.structs import replace
+
+from ....transport.wire.messages import Heartbeat, Message
 from ..phases import Phase
 
 _TOLD = (Phase.COMMIT, Phase.READY, Phase.LEAVING)
@@ -14,6 +17,14 @@ _UNANSWERED_MAX = 1024
 
 _FRESH_NEWS_BEFORE_DEADLINE = 0.25
 """Seconds before a time-out of the bring-up: time for the answer to a heartbeat, whose news the error text names."""
+
+
+def revised(message: Message) -> Message:
+    """Return a message as it is sent over another connection, where it has waited for that.
+
+    The wave that a heartbeat reports is older then than it says: the next report tells what is true.
+    """
+    return replace(message, group=()) if isinstance(message, Heartbeat) and message.group else message
 
 
 class Heartbeats:

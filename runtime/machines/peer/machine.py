@@ -179,8 +179,11 @@ class PeerMachine:
         return []
 
     def _receive(self, message: CoordinatorMessage, now: float) -> Effects:
-        self._watch.heard(now)
+        is_question = isinstance(message, HeartbeatAck) and message.sequence == 0 and self._group is not None
+        self._watch.heard(now, is_question=is_question)
         match message:
+            case HeartbeatAck() if is_question:
+                return self._heartbeat(now)  # the coordinator wants to hear those of which no group reports
             case HeartbeatAck():
                 return self._on_ack(message, now)
             case Formed():
@@ -316,8 +319,7 @@ class PeerMachine:
         self._heartbeats.answered(ack.sequence)
         if self._group is not None:
             self._group.told_when(ack.wave_in, now)
-        # The coordinator, unasked, wants to hear those whose group does not report.
-        return self._heartbeat(now) if ack.sequence == 0 and self._group is not None else []
+        return []
 
     def _on_formed(self, formed: Formed, now: float) -> Effects:
         if self._state is not PeerState.WAITING:

@@ -19,6 +19,7 @@ the other side does not know it, its address refuses, or it keeps more messages 
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from ....transport.wire.session_messages import (
@@ -117,14 +118,16 @@ class SessionMachine(SessionSide[M]):
         kept_max: messages that may be kept for the other side.
         begins_anew: whether the owner begins another session where nothing was ever heard in this one, as its first
             message depends on the connection.
+        revised: returns a message as it is sent over the next connection; it may tell the age of something.
 
     Attributes:
         number: of the session; 0 before it has begun.
         was_opened: whether there ever was a connection.
     """
 
-    def __init__(self, kept_max: int, *, begins_anew: bool = False) -> None:
+    def __init__(self, kept_max: int, *, begins_anew: bool = False, revised: Callable[[M], M] | None = None) -> None:
         super().__init__(kept_max)
+        self._revised = revised
         self.number = 0
         self.was_opened = False
         self._begins_anew = begins_anew
@@ -226,6 +229,8 @@ class SessionMachine(SessionSide[M]):
             match message:
                 case SessionOpened(received) if is_opening:
                     self._buffer.rewind(received)
+                    if self._revised is not None:
+                        self._buffer.revise(self._revised)
                     left = self._drop_carrier()
                     self._carry(connection)
                     return [*left, Resumed()]

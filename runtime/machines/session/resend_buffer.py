@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Generic, TypeVar, cast
 
 M = TypeVar("M")
@@ -76,6 +77,10 @@ class ResendBuffer(Generic[M]):
         self._sent_before = max(self._sent_before, self._num_acknowledged + self._num_sent)
         self._discard(received, self._sent_before)
         self._num_sent = 0
+
+    def revise(self, revised: Callable[[M], M]) -> None:
+        """Replace each message that is kept."""
+        self._kept[self._num_forgotten :] = [revised(cast(M, kept)) for kept in self._kept[self._num_forgotten :]]
 
     def _discard(self, received: int, sent: int) -> None:
         count = received - self._num_acknowledged

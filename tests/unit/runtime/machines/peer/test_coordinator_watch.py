@@ -77,6 +77,22 @@ def test_silence_is_told_with_the_broken_connection() -> None:
     assert watch.death("refused") == "process died (refused; the connection broke)"
 
 
+def test_a_question_shows_that_the_coordinator_lives_and_not_that_it_hears_this_client() -> None:
+    watch = CoordinatorWatch(CONFIG, 0.0)
+    for second in range(30):
+        watch.awake(float(second))
+        watch.heard(float(second), is_question=second > 0)
+        watch.sent(float(second))
+        assert watch.silence(float(second)) == ""
+    assert watch.redial_due() == 5.0
+    watch.told(0.0, 0.0, 29.0)
+    assert watch.is_doubted
+    watch.heard(29.0, is_question=True)
+    assert watch.is_doubted, "its own connection is broken one way"
+    watch.heard(29.0)
+    assert not watch.is_doubted
+
+
 def test_a_registration_that_is_not_answered_waits_ever_longer() -> None:
     watch = CoordinatorWatch(CONFIG, 0.0)
     watch.registers(1.0)

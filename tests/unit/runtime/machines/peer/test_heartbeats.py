@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bringup.runtime.machines.peer.heartbeats import Heartbeats
+from bringup.runtime.machines.peer.heartbeats import Heartbeats, revised
 from bringup.runtime.machines.phases import Phase
+from bringup.transport.wire.messages import GroupReport, Heartbeat, Leave
 
 
 def begun() -> Heartbeats:
@@ -14,6 +15,14 @@ def begun() -> Heartbeats:
     heartbeats.begin(0.0)
     assert heartbeats.sent_at == 0.0, "the registration is the first"
     return heartbeats
+
+
+def test_a_report_that_has_waited_for_another_connection_is_left_out() -> None:
+    """Its age is not what it says."""
+    beat = Heartbeat(5, "ready", True, "", 41, 0.5, group=(GroupReport(0.25),))
+    assert revised(beat) == Heartbeat(5, "ready", True, "", 41, 0.5)
+    leave = Leave(5.0)
+    assert revised(leave) is leave
 
 
 def test_a_phase_that_lasts_is_reported_soon_and_one_that_does_not_is_not() -> None:

@@ -70,6 +70,23 @@ def test_messages_that_were_put_before_there_was_a_connection_follow_its_opening
     assert written(session, 1) == [OpenSession(NUMBER, 0, is_new=True), "a"]
 
 
+def test_a_message_that_waited_for_another_connection_is_sent_as_its_owner_revises_it() -> None:
+    session: SessionMachine[str] = SessionMachine(100, revised=str.upper)
+    session.begin(NUMBER, 0.0)
+    session.opened(1, 0.0)
+    for message in ("a", "b", "c"):
+        session.put(message)
+    assert written(session, 1)[1:] == ["a", "b", "c"]
+    assert session.take(1)
+    session.lost(1, "it broke", 1.0)
+    session.put("d")
+    session.opened(2, 1.0)
+    assert written(session, 2) == [OpenSession(NUMBER, 1)]
+    session.receive(2, SessionOpened(1), 1.0)
+    session.put("e")
+    assert written(session, 2) == ["B", "C", "D", "e"]
+
+
 def test_a_lost_connection_is_replaced_and_what_the_other_side_lacks_sent_again() -> None:
     session = answered()
     assert session.lost(1, "it broke", 1.0) == [Lost("it broke"), Dial(2, is_expected=True)]
