@@ -174,12 +174,13 @@ class Lag:
         self._has_read = False
 
     def woken(self, due: float | None, now: float) -> None:
-        """Note that the machine runs at `now`, and was due at `due`."""
+        """Note that the machine runs at `now`, and was due at `due`, which `after` has returned."""
         if self.is_reading(now):
             return
         late = 0.0 if due is None else now - due
-        # After each such moment it judges, however late it is then: otherwise it might never do so.
-        self._has_read = late > _LATE and not self._has_read
+        # What was due while it read it judges next, however late it is then: otherwise it might never do so.
+        has_read = self._has_read and due is not None and due <= self._reads_until
+        self._has_read = late > _LATE and not has_read
         if self._has_read:
             self._reads_until = now + min(max(_READING_SHARE * late, _READING_MIN), _READING_MAX)
 

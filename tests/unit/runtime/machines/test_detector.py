@@ -135,9 +135,19 @@ def test_a_machine_that_is_woken_late_reads_for_a_moment_and_then_judges() -> No
 def test_a_machine_that_is_always_late_judges_every_other_time() -> None:
     lag = Lag()
     reads = []
-    now = 0.0
+    now, due = 0.0, 1.0
     for _ in range(4):
         now += 3.0
-        lag.woken(due=now - 2.0, now=now)
+        lag.woken(due=lag.after(due), now=now)
         reads.append(lag.is_reading(now))
+        if not lag.is_reading(now):
+            due = now + 1.0
     assert reads == [True, False, True, False]
+
+
+def test_a_machine_that_is_stopped_again_before_it_was_due_reads_again() -> None:
+    lag = Lag()
+    lag.woken(due=lag.after(1.0), now=3.0)
+    assert lag.is_reading(3.2)
+    lag.woken(due=lag.after(4.0), now=6.0)
+    assert lag.is_reading(6.0)
