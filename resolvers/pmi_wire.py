@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import contextlib
+import functools
 import os
+import select
 import socket
 import stat
+import sys
 from typing import Self
 
 # Bytes of a line: Hydra allows values of 1 KiB. A stranger at the other end must not fill the memory.
 _LINE_MAX = 8192
+
+
+# Seconds for the launcher to acknowledge the end, which takes microseconds; it may have ended before.
+_FINALIZE_TIMEOUT = 2.0
 
 
 class WireError(Exception):
@@ -19,7 +28,7 @@ class WireError(Exception):
 class PMIWire:
     """One exchange with the launcher.
 
-    MPI may use the same wire before or after it: it stays open, in blocking mode, and not finalized.
+    MPI may use the same wire before or after it: it stays open, and in blocking mode, until the process ends.
 
     Args:
         descriptor: of the socket, `PMI_FD`.
@@ -36,6 +45,7 @@ class PMIWire:
         except OSError as error:
             raise WireError(f"is not open: has a program between mpiexec and this one closed it? ({error})") from None
         self._received = bytearray()
+        _finalize_at_exit(descriptor, os.getpid())
 
     def __enter__(self) -> Self:
         return self
@@ -102,3 +112,22 @@ class PMIWire:
 def _settle(ready: asyncio.Future[None]) -> None:
     if not ready.done():
         ready.set_result(None)
+
+
+@functools.cache  # once in a process, however often it brings a job up
+def _finalize_at_exit(descriptor: int, pid: int) -> None:
+    atexit.register(_finalize, descriptor, pid)
+
+
+def _finalize(descriptor: int, pid: int) -> None:
+    """Say goodbye to the launcher: Hydra kills all ranks when one that has used the wire ends without it.
+
+    Not before the end of the process, as MPI could not begin after that.
+    """
+    mpi = sys.modules.get("mpi4py.MPI")
+    if os.getpid() != pid or (mpi is not None and mpi.Is_initialized()):
+        return  # a forked child has no place of its own in the job; and MPI says it by itself, later than this
+    with contextlib.suppress(OSError, ValueError), socket.socket(fileno=os.dup(descriptor)) as wire:
+        wire.sendall(b"cmd=finalize\n")
+        if select.select([wire], [], [], _FINALIZE_TIMEOUT)[0]:
+            wire.recv(_LINE_MAX, socket.MSG_DONTWAIT)

@@ -75,6 +75,8 @@ class PMILauncher:
                 self.barriers.release()
                 self._barrier.wait()
                 return "cmd=barrier_out"
+            case "finalize":
+                return "cmd=finalize_ack"
             case "get" if words["key"] in self._values:
                 return f"cmd=get_result rc=0 msg=success value={self._values[words['key']]}"
             case _:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -48,6 +50,55 @@ def test_all_ranks_hear_of_client_0() -> None:
     assert address.startswith("127.0.0.1:"), "all on one host"
     assert {job.num_local_clients for job in again} == {3}
     assert [line for line in launcher.heard if "finalize" in line] == [], "MPI may still begin"
+
+
+PROGRAM = """
+import asyncio, os, sys, types
+from bringup.resolvers.pmi import PMI
+
+asyncio.run(PMI().resolve(os.environ))
+asyncio.run(PMI().resolve(os.environ))
+match sys.argv[1]:
+    case "fork":
+        if (child := os.fork()) == 0:
+            sys.exit()
+        os.waitpid(child, 0)
+        sys.stdout.write("the child has ended")
+        sys.stdout.flush()
+        sys.stdin.read()
+    case "mpi":
+        sys.modules["mpi4py.MPI"] = types.SimpleNamespace(Is_initialized=lambda: True)
+"""
+
+
+def test_the_end_of_a_process_is_the_end_of_its_wire() -> None:
+    for how, goodbyes in (("plain", 1), ("mpi", 0)):
+        with PMILauncher(1) as launcher:
+            (environment,) = local(launcher.environments())
+            run_program(launcher, environment, how).communicate(timeout=60)
+        assert launcher.heard.count("cmd=finalize") == goodbyes, "MPI says it by itself"
+        assert launcher.heard.count("cmd=barrier_in") == 2
+
+
+def test_a_forked_child_does_not_end_the_wire() -> None:
+    with PMILauncher(1) as launcher:
+        (environment,) = local(launcher.environments())
+        program = run_program(launcher, environment, "fork")
+        assert program.stdout is not None
+        assert program.stdout.read(1) == b"t"
+        assert "cmd=finalize" not in launcher.heard
+        program.communicate(timeout=60)
+    assert launcher.heard.count("cmd=finalize") == 1
+
+
+def run_program(launcher: PMILauncher, environment: dict[str, str], how: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, how],
+        env=os.environ | environment,
+        pass_fds=[theirs.fileno() for theirs in launcher.theirs],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
 
 
 def test_ranks_of_several_hosts_hear_a_name_that_leads_there(monkeypatch: pytest.MonkeyPatch) -> None:
