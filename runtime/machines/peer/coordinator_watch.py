@@ -10,6 +10,9 @@ from .config import PeerConfig
 _SILENT_INTERVALS = 2.5
 """Heartbeats without an answer after which another connection is tried: fewer would be lost packets."""
 
+_ANSWERED_INTERVALS = 1.5
+"""In which a leader that sends a heartbeat an interval was answered, if all is well."""
+
 _GRACE = 1.0
 """Seconds for a verdict to travel from the coordinator, on top of the time that it takes to find."""
 
@@ -46,6 +49,7 @@ class CoordinatorWatch:
         self._answered_at = now
         self._alive_at = now
         self._told_at = now
+        self._last_told = now
         self._unanswered_since: float | None = None
         self._registered_at = now
 
@@ -85,8 +89,20 @@ class CoordinatorWatch:
             self.is_doubted = True
         self._is_told = not self.is_doubted
         if self._is_told:
-            self._told_at = max(self._told_at, now - coordinator_age)
-            self._detector.heard(COORDINATOR, self._told_at)
+            self._last_told = now - coordinator_age
+            self._alive_as_told(self._last_told)
+
+    def not_told(self, told_at: float) -> None:
+        """Note that waves have stopped after one that came at `told_at`.
+
+        A leader that had an answer to its last heartbeat then has had one to the next, of which no wave tells any more.
+        """
+        if self._is_told and told_at - self._last_told <= _ANSWERED_INTERVALS * self.interval:
+            self._alive_as_told(told_at)
+
+    def _alive_as_told(self, at: float) -> None:
+        self._told_at = max(self._told_at, at)
+        self._detector.heard(COORDINATOR, self._told_at)
 
     @property
     def fallback_patience(self) -> float:

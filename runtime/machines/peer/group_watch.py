@@ -136,6 +136,8 @@ class GroupWatch:
 
     def report(self, now: float) -> tuple[GroupReport, ...]:
         """Return the report of a heartbeat that is sent now: the leader's, on the last wave that came around, once."""
+        if not self._leads and now >= self._came_at + self._coordinator.fallback_patience:
+            self._coordinator.not_told(self._came_at)
         if self._returned is not None or now >= self._report_due:
             self._report_due = self._next_wave + _LATEST_REPORT * self._interval
         if self._returned is None:

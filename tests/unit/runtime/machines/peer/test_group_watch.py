@@ -161,6 +161,34 @@ def test_a_client_loses_the_coordinator_with_its_leader() -> None:
     assert client.coordinator.silence(12.0) == "no heartbeat for 10.0 s"
 
 
+def test_a_client_that_loses_its_leader_gives_the_coordinator_the_whole_timeout() -> None:
+    """The leader had an answer to each heartbeat, of which the wave after the next would have told."""
+    client = Client(6)
+    client.coordinator.awake(0.0)
+    for second in range(1, 15):
+        client.coordinator.awake(float(second))
+        if second < 5:
+            client.take(Beat(second, 1.0, 1.0, answered_age=1.0), float(second))
+        elif client.due <= second:
+            client.send(float(second))
+    assert client.coordinator.silence(14.9) == ""
+    client.coordinator.awake(15.0)
+    assert client.coordinator.silence(15.0) == "no heartbeat for 10.0 s"
+
+
+def test_a_leader_that_was_not_answered_vouches_for_nothing() -> None:
+    client = Client(6)
+    client.coordinator.awake(0.0)
+    for second in range(1, 14):
+        client.coordinator.awake(float(second))
+        if second < 5:
+            client.take(Beat(second, second - 0.5, 1.0, answered_age=second - 0.5), float(second))
+        elif client.due <= second:
+            client.send(float(second))
+    assert client.coordinator.silence(11.4) == ""
+    assert client.coordinator.silence(11.5) == "no heartbeat for 10.0 s"
+
+
 def test_news_goes_around_and_whoever_misses_some_asks_the_coordinator() -> None:
     leader, client = Client(4), Client(6)
     leader.coordinator.awake(0.0)
