@@ -9,13 +9,17 @@ import datetime
 import time
 from dataclasses import dataclass
 
+import cryptography.hazmat.primitives.kdf.hkdf  # noqa: F401 - `Token.derive` imports it
 from cryptography import x509
+from cryptography.hazmat.backends import default_backend
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from .token import Token
+
+default_backend()  # the first signature would import it, for 5 ms, while the job waits
 
 LIFE = 7 * 24 * 3600.0
 """Seconds for which a client's certificate is valid; a new one is made once half of them are over. Long enough for the
