@@ -46,6 +46,8 @@ def read_token_file(path: str | os.PathLike[str]) -> Token:
                 "itself, or have a shell open it: BRINGUP_TOKEN_FD=3 COMMAND 3<PATH"
             ) from None
         raise
+    except ValueError:  # a zero byte
+        raise UnfitTokenError("is no path of a file") from None
     try:
         _check_private(os.fstat(descriptor))
         return _parse(os.read(descriptor, _BYTES_MAX + 1))

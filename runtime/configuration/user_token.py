@@ -75,7 +75,7 @@ def _is_own(folder: Path) -> bool:
         facts = folder.stat()
         is_own = stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid() and not facts.st_mode & 0o022
         return is_own and (os.access(folder, os.W_OK | os.X_OK) or (folder / "bringup" / _NAME).exists())
-    except OSError:
+    except (OSError, ValueError):  # the latter is of a zero byte
         return False
 
 

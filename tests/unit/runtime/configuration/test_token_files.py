@@ -83,6 +83,10 @@ def test_what_holds_no_token_is_refused(path: Path, content: bytes, complaint: s
     assert complaint in refusal(path)
 
 
+def test_what_is_no_path_is_refused() -> None:
+    assert "is no path of a file" in refusal(Path("a\0b"))
+
+
 def test_a_file_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_token_file(tmp_path / "none")

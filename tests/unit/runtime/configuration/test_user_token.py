@@ -65,7 +65,13 @@ def test_a_hundred_processes_at_once_make_one(environ: dict[str, str]) -> None:
 def test_without_a_runtime_folder_there_is_one_for_each_user_among_the_temporary_files(tmp_path: Path) -> None:
     (tmp_path / "system").mkdir()
     expected = tmp_path / "common" / f"bringup-{os.geteuid()}" / "token"
-    for environ in ({}, {"XDG_RUNTIME_DIR": ""}, {"XDG_RUNTIME_DIR": "relative"}, {"XDG_RUNTIME_DIR": "/none"}):
+    for environ in (
+        {},
+        {"XDG_RUNTIME_DIR": ""},
+        {"XDG_RUNTIME_DIR": "relative"},
+        {"XDG_RUNTIME_DIR": "/none"},
+        {"XDG_RUNTIME_DIR": "/a\0b"},
+    ):
         assert user_token_path(environ, tmp_path / "system", tmp_path / "common") == expected
 
 
