@@ -57,7 +57,7 @@ COORDINATOR_STEPS = [
     "_carry_out",
     "_tell",
     "_perform",
-    "_put",
+    "_send",
     "_go_on",
     "_pump_of",
 ]

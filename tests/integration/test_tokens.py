@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -160,6 +161,34 @@ def test_a_token_that_can_be_had_once_serves_all_jobs_of_a_process(way: str) -> 
     for client in clients:
         output, errors = client.communicate(timeout=TIMEOUT)
         assert output.splitlines() == [f"sum 2.0 {left}"] * 3 + ["done"], errors
+
+
+# Loopback jobs.
+
+OTHER_USER = 64321
+BESIDE_ANOTHER_USER = f"""
+import os, bringup.sync
+if os.environ["BRINGUP_CLIENT_ID"] == "1":
+    os.setgroups([])
+    os.setgid({OTHER_USER})
+    os.setuid({OTHER_USER})
+with bringup.sync.initialize("SIM", initialization_timeout=2):
+    print("up")
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to become another user")
+def test_another_user_of_this_machine_is_a_stranger() -> None:
+    try:
+        with LocalJob(2, command=[*PYTHON, BESIDE_ANOTHER_USER], fork=True) as job:
+            job.start()
+            assert job.wait() == {0: 1, 1: 1}
+            assert "up" not in job.clients[0].output + job.clients[1].output
+        with LocalJob(2, command=[*PYTHON, BESIDE_ANOTHER_USER], environment={"BRINGUP_INSECURE": "1"}) as job:
+            job.start(fork=True)
+            assert job.wait() == {0: 0, 1: 0}
+    finally:
+        shutil.rmtree(f"/tmp/bringup-{OTHER_USER}", ignore_errors=True)
 
 
 # What nobody is to see.
