@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -76,6 +77,8 @@ def test_open_mpi() -> None:
 def test_one_rank_is_local_mode() -> None:
     check(launch(installed("mpiexec.hydra", "mpiexec.mpich"), "-n", "1"), 1)
 
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "security.md"
 
 Srun = Callable[..., list[dict[str, object]]]
 
@@ -174,3 +177,37 @@ def test_two_steps_at_once_in_one_allocation(slurm: dict[str, str], tmp_path: Pa
     for job in jobs:
         check(job, 2)
     assert jobs[0][0]["job"] != jobs[1][0]["job"]
+
+
+TELLING = f"""
+import logging
+
+logging.basicConfig(level=logging.INFO)
+{PROGRAM}
+path = os.environ["BRINGUP_TOKEN_FILE"]
+os.write(1, f"{{path}} {{os.stat(path).st_mode & 0o777}}\\n".encode())
+"""
+
+
+def test_the_batch_script_of_the_documentation_hands_a_token_over(slurm: dict[str, str], tmp_path: Path) -> None:
+    (script,) = re.findall(r"```bash\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    # The nodes of this Slurm share one memory, so that `sbcast` to a second one would find its file there.
+    (tmp_path / "job.sh").write_text(script)
+    (tmp_path / "train.py").write_text(TELLING)
+    done = subprocess.run(
+        ["salloc", "-N1", "-n2", "bash", "job.sh"],
+        env=clean_environment() | slurm | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told, *lines = done.stdout.splitlines()
+    check([json.loads(line) for line in lines if line.startswith("{")], 2)
+    ((path, mode),) = {tuple(line.split()) for line in lines if line.startswith("/")}
+    assert int(mode) == 0o600
+    assert not Path(path).exists(), "the script removes it"
+    fingerprint = told.rsplit(maxsplit=1)[1]
+    assert done.stderr.count(f"by <Token {fingerprint}> (BRINGUP_TOKEN_FILE={path!r})") == 2
