@@ -12,10 +12,16 @@ _CHUNK_BYTES = 64 * 1024
 
 
 class Proxy:
-    """Passes on what comes to `port` to another port of 127.0.0.1; connections are refused while nothing is there."""
+    """Passes on what comes to `port` to another port of 127.0.0.1; connections are refused while nothing is there.
+
+    Attributes:
+        port: see above.
+        recordings: of each connection, what the dialling and what the accepting side has said.
+    """
 
     def __init__(self, target_port: int) -> None:
         self.port = 0
+        self.recordings: list[tuple[bytearray, bytearray]] = []
         self._target_port = target_port
         self._listening: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -55,17 +61,20 @@ class Proxy:
             self._tasks.discard(task)
             return
         self._writers |= {writer, there_writer}
+        said, answered = recording = bytearray(), bytearray()
+        self.recordings.append(recording)
         try:
             async with asyncio.TaskGroup() as both:
-                both.create_task(self._pass_on(reader, there_writer))
-                both.create_task(self._pass_on(there_reader, writer))
+                both.create_task(self._pass_on(reader, there_writer, said))
+                both.create_task(self._pass_on(there_reader, writer, answered))
         finally:
             self._writers -= {writer, there_writer}
             self._tasks.discard(task)
 
-    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, recording: bytearray) -> None:
         try:
             while data := await reader.read(_CHUNK_BYTES):
+                recording += data
                 writer.write(data)
                 await writer.drain()
         except OSError:
