@@ -10,7 +10,10 @@ from .base import ClusterJob, Detection
 from .ports import coordinator_port, derived_port, named_port, origin
 from .variables import Variables, is_set, shown
 
-_REMEDY = "start the clients by mpirun, pass resolver='mpi4py', or give the job by BRINGUP_JOBS and BRINGUP_CLIENT_ID"
+_REMEDY = (
+    "start the clients by mpirun, on the host of rank 0; or pass resolver='mpi4py', or give the job by BRINGUP_JOBS "
+    "and BRINGUP_CLIENT_ID"
+)
 
 _HEAD = "OMPI_MCA_orte_hnp_uri"
 _NAMESPACE = "PMIX_NAMESPACE"
@@ -95,6 +98,5 @@ def _check_runs_on_head(variables: Variables, head: str) -> None:
         is_elsewhere = own is not None and own.partition(".")[0].lower() != head.partition(".")[0].lower()
     if is_elsewhere:
         raise variables.refusal(
-            f"rank 0 runs on {own or 'another host'}, and the other ranks know the host of mpirun only, {head}. "
-            "Start mpirun on the first host of its list"
+            f"rank 0 runs on {own or 'another host'}, and the other ranks know the host of mpirun only, {head}"
         )

