@@ -59,9 +59,14 @@ class MemoryNetwork:
         self._cut: list[Address] = []
         self._refused: list[Address] = []
 
-    def peer(self, address: str) -> PeerNetwork:
-        """Return the `Network` of the peer on `address` (`host:port`), where it also accepts links."""
-        return PeerNetwork(self, Address.parse(address))
+    def peer(self, address: str, certified_id: int | None = None) -> PeerNetwork:
+        """Return the `Network` of the peer on `address` (`host:port`), where it also accepts links.
+
+        Args:
+            address: of the peer.
+            certified_id: the client id that a certificate of its would have; `None`: it needs no certificate.
+        """
+        return PeerNetwork(self, Address.parse(address), certified_id)
 
     @contextlib.contextmanager
     def cut(self, address: str) -> Iterator[None]:
@@ -124,9 +129,10 @@ class MemoryNetwork:
 class PeerNetwork:
     """One peer's view of a `MemoryNetwork`: see `Network`."""
 
-    def __init__(self, hub: MemoryNetwork, address: Address) -> None:
+    def __init__(self, hub: MemoryNetwork, address: Address, certified_id: int | None) -> None:
         self._hub = hub
         self._address = address
+        self._certified_id = certified_id
 
     async def serve_coordinator(
         self, address: Address, on_connection: Callable[[Connection], Awaitable[None]]
@@ -152,7 +158,7 @@ class PeerNetwork:
                 report(reported := reason)
             await self._hub._changed.wait()
         there, back = self._hub._connect(self._address, address, _UNREAD_MESSAGES_MAX)
-        self._hub._servers[address].welcome(MemoryConnection(there, back))
+        self._hub._servers[address].welcome(MemoryConnection(there, back, self._certified_id))
         return MemoryConnection(back, there), self._address.host
 
     async def serve_links(
@@ -208,7 +214,7 @@ class PeerNetwork:
                 if (reason := self._hub._refusal(self._address, address, self._hub._listeners)) is not None:
                     raise ConnectionClosedError(f"{address}: {reason}")
                 listener = self._hub._listeners[address]
-                if (status := listener.policy.judge(hello)) is not None:
+                if (status := listener.policy.judge(hello, self._certified_id)) is not None:
                     return listener, status
             await self._hub._changed.wait()
 

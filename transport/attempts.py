@@ -13,6 +13,10 @@ CONNECT_TIMEOUT = 3.0
 LOOKUP_TIMEOUT = 15.0
 """Seconds after which a look-up counts as failed, and another may begin beside it."""
 
+_UNTRUSTED_SECONDS = 1.2
+"""For which the same address must be untrusted until that is final: a job that has just ended, with another token, may
+still hold the port. With the time of an attempt, a wrong token shows within two seconds."""
+
 # In seconds; the reasons stand with `retry_delay` and `lookup_delay`.
 _RETRY_DELAY_MIN = 0.004
 _RETRY_DELAY_MAX = 0.25
@@ -29,6 +33,7 @@ class TroubleKind(enum.Enum):
     REFUSED = "every endpoint of the address refuses connections"
     BROKEN = "the connection ended before an answer"
     DENIED = "the answer is no"
+    UNTRUSTED = "one side does not accept the other's certificate, or speaks no TLS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +79,16 @@ class Attempts:
         self._goal = goal
         self._began = now
         self._delay_min = poll_delay(num_clients, jitter)
+        self._untrusted_since: float | None = None
 
     def delay(self, kind: TroubleKind, now: float) -> float | None:
         """Return the seconds until the next attempt, or `None` after a final failure."""
+        if kind is not TroubleKind.UNTRUSTED:
+            self._untrusted_since = None
+        elif self._untrusted_since is None:
+            self._untrusted_since = now
+        elif now - self._untrusted_since >= _UNTRUSTED_SECONDS:
+            return None
         return None if kind in _FINAL[self._goal] else max(retry_delay(now - self._began), self._delay_min)
 
 

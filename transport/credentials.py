@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+from .addresses import Address
 from .grpc.settings import grpc
+from .names import Endpoint
 from .security.key_files import KeyFiles
 from .security.terms import Terms
 from .security.token import Token
@@ -20,8 +22,26 @@ class Credentials(Protocol):
         """Add `target` to the addresses on which `server`, of the coordinator, listens."""
         ...
 
-    def open_channel(self, target: str, options: ChannelOptions) -> grpc.aio.Channel:
-        """Return a channel to the coordinator at `target`."""
+    def open_channel(self, target: str, options: ChannelOptions, address: Address) -> grpc.aio.Channel:
+        """Return a channel to `target`, an endpoint of the coordinator's `address`."""
+        ...
+
+    async def refusal_at(self, endpoint: Endpoint, address: Address, *, is_needed: bool) -> str:
+        """Return why the two sides do not trust each other, after a look at the coordinator; nothing where they may.
+
+        Args:
+            endpoint: that is asked.
+            address: of the coordinator.
+            is_needed: whether a channel could not be opened; otherwise it is asked only where gRPC checks too little.
+        """
+        ...
+
+    def caller(self, context: Mapping[str, Iterable[bytes]]) -> int | None:
+        """Return the client id in the certificate of a call, which has this authentication context.
+
+        Raises:
+            RefusedError: the certificate is not to be accepted, as the text says.
+        """
         ...
 
     def terms(self, *, is_server: bool) -> Terms | None:
@@ -35,8 +55,20 @@ class _Plain:
     def add_port(self, server: grpc.aio.Server, target: str) -> None:
         server.add_insecure_port(target)
 
-    def open_channel(self, target: str, options: ChannelOptions) -> grpc.aio.Channel:
+    def open_channel(self, target: str, options: ChannelOptions, address: Address) -> grpc.aio.Channel:
         return grpc.aio.insecure_channel(target, options=options)
+
+    async def refusal_at(self, endpoint: Endpoint, address: Address, *, is_needed: bool) -> str:
+        if not is_needed:
+            return ""
+        from .security.diagnosis import wants_tls
+
+        if not await wants_tls(endpoint):
+            return ""
+        return "it speaks TLS, and this client does not (insecure=True): give it the token of the job, or its key files"
+
+    def caller(self, context: Mapping[str, Iterable[bytes]]) -> None:
+        return None
 
     def terms(self, *, is_server: bool) -> None:
         return None
@@ -46,20 +78,26 @@ INSECURE: Credentials = _Plain()
 """Plain TCP: for networks that the user vouches for."""
 
 
-def credentials_of(security: Token | KeyFiles | None, client_id: int | None) -> Credentials:
+def credentials_of(security: Token | KeyFiles | None, client_id: int | None, source: str = "") -> Credentials:
     """Return the credentials of one client.
 
     Args:
         security: the token of the job, or the files of the user's own PKI; `None`: plain TCP.
         client_id: of the client; `None` for one that looks at a job and is no client of it.
+        source: the place that the token comes from, for error texts.
 
     Raises:
         ConfigurationError: the files cannot be used; names the file, and says why.
     """
+    if security is None:
+        return INSECURE
     # The modules take some 40 ms to load, which plain TCP has no use for.
-    if isinstance(security, Token):
-        from .security.token_credentials import TokenCredentials
+    from .security.tls_credentials import TlsCredentials
 
-        return TokenCredentials(security, client_id)
-    assert security is None, "own PKI is not there yet"
-    return INSECURE
+    if isinstance(security, Token):
+        from .security.keys import TokenKeys
+
+        return TlsCredentials(TokenKeys(security, client_id, source))
+    from .security.file_keys import FileKeys
+
+    return TlsCredentials(FileKeys(security))

@@ -143,9 +143,10 @@ class Pipe(Generic[T]):
 class PipeConnection:
     """One end of a connection: see `Connection`."""
 
-    def __init__(self, incoming: Pipe[Message], outgoing: Pipe[Message]) -> None:
+    def __init__(self, incoming: Pipe[Message], outgoing: Pipe[Message], certified_id: int | None = None) -> None:
         self._incoming = incoming
         self._outgoing = outgoing
+        self.certified_id = certified_id
 
     async def send(self, message: Message) -> None:
         """See `Connection.send`."""

@@ -26,6 +26,11 @@ class Connection(Protocol):
     raises; nothing is received twice.
     """
 
+    @property
+    def certified_id(self) -> int | None:
+        """The client id in the certificate of the other side; `None` where that has none, or needs none."""
+        ...
+
     async def send(self, message: Message) -> None:
         """Hand `message` to the transport; waits while the other side is slow.
 
@@ -240,6 +245,7 @@ class Network(Protocol):
 
         Raises:
             ConnectionClosedError: it was `expected`, and nothing listens there.
+            AuthenticationError: one of the two sides has refused the other for good; the text says why.
         """
         ...
 

@@ -34,6 +34,10 @@ from .session_pump import SessionPump
 
 _log = logging.getLogger("bringup")
 
+_Key = tuple[int | None, int]
+"""The client id in the client's certificate, where it has one, and the number of the session: nobody resumes a session
+of somebody else."""
+
 PROBE_TIMEOUT = 1.0
 """Seconds that a suspect has to answer."""
 
@@ -77,7 +81,7 @@ class CoordinatorDriver:
         self._network = network
         self._clock = clock
         self._inbox: asyncio.Queue[ev.CoordinatorEvent | None] = asyncio.Queue(INBOX_MAX)
-        self._table: SessionTable[int, Message] = SessionTable(
+        self._table: SessionTable[_Key, Message] = SessionTable(
             CONTROL_KEPT_MAX, machine.config.heartbeat_timeout, machine.config.num_clients
         )
         self._alarm = Alarm(self._wake_table, clock, lambda error: self.on_crash(error))
@@ -172,13 +176,14 @@ class CoordinatorDriver:
         if isinstance(message, ClientMessage) and session is not None:
             if isinstance(message, Register):
                 self._client_of[session.number] = message.client_id
-            await self._inbox.put(ev.MessageReceived(session.number, message))
+            certified_id, _ = session.key
+            await self._inbox.put(ev.MessageReceived(session.number, message, certified_id))
             # Not before: a reader that is cancelled as it waits has delivered nothing.
             table.take(number)
             if session.owes_acknowledgement:
                 self._pumps[number].go_on()
         elif isinstance(message, OpenSession):
-            self._carry_out(table.open(number, message.session, message))
+            self._carry_out(table.open(number, (connection.certified_id, message.session), message))
             self._pumps[number].go_on()
         elif isinstance(message, SessionMessage):
             self._carry_out(table.receive(number, message))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
+from ...errors import AuthenticationError
 from ...transport.addresses import Address
 from ...transport.in_process import local_connections
 from ...transport.ports import Connection, ConnectionClosedError, DialReport, Network
@@ -151,6 +152,11 @@ class CoordinatorLink:
         """Dial, and pump messages until the connection ends."""
         try:
             connection, self._seen_from = await self._dial(is_expected=is_expected)
+        except AuthenticationError as error:
+            self._forget(number)
+            if not is_expected:
+                self._tell(ev.Unauthenticated(str(error)))
+            return self._perform(self._session.unreachable(number, str(error)))
         except ConnectionClosedError as error:
             self._forget(number)
             return self._perform(self._session.unreachable(number, str(error)))

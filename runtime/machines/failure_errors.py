@@ -6,6 +6,7 @@ import copy
 from typing import TypeVar
 
 from ...errors import (
+    AuthenticationError,
     BarrierTimeoutError,
     BringupError,
     CollectiveMismatchError,
@@ -35,6 +36,9 @@ JOB_WIDE_ERRORS: dict[str, type[BringupError]] = {"TopologyError": TopologyError
 
 TOLD_AS_THEY_ARE = (*JOB_WIDE_ERRORS, DeviceFailedError.__name__)
 """Errors that every client raises where one says goodbye with them; others are the cause of a `PeerFailedError`."""
+
+CERTIFICATE = "certificate"
+"""The field of a refusal where a client claims to be another one."""
 
 RENDEZVOUS_TIMEOUT = RendezvousTimeoutError.__name__
 
@@ -82,8 +86,13 @@ def own_failure(error: BringupError, client_id: int, address: str, host: str, ph
     return failure
 
 
-def of_refusal(refusal: Refused, client_id: int, coordinator: str) -> RegistrationRefusedError:
+def of_refusal(refusal: Refused, client_id: int, coordinator: str) -> BringupError:
     """Return the exception for a refused registration."""
+    if refusal.field == CERTIFICATE:
+        return AuthenticationError(
+            f"the coordinator on {coordinator} refused client {client_id}: the certificate here is {refusal.yours}. "
+            f"{refusal.detail}"
+        )
     return RegistrationRefusedError(
         f"the coordinator on {coordinator} refused client {client_id}: {refusal.field} is {refusal.yours} here and "
         f"{refusal.ours} there. {refusal.detail}",

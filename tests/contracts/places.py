@@ -79,7 +79,7 @@ class MemoryPlace:
         self.coordinator = Address("host-0", 9000)
 
     def peer(self, client_id: int) -> Network:
-        return self.hub.peer(f"host-{client_id}:9000")
+        return self.hub.peer(f"host-{client_id}:9000", client_id)
 
     def link_address(self, client_id: int, listener: LinkListener) -> Address:
         return Address(f"host-{client_id}", listener.port)

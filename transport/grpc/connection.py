@@ -7,13 +7,14 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ...errors import ConfigurationError
+from ...errors import AuthenticationError, ConfigurationError
 from ..addresses import Address
 from ..attempts import Goal, Trouble, TroubleKind
-from ..credentials import Credentials
+from ..credentials import INSECURE, Credentials
 from ..crowds import connections_max, crowd_timeout
 from ..names import Endpoint, Names
 from ..ports import Connection, ConnectionClosedError, DialReport
+from ..security.terms import RefusedError
 from ..tcp.dial import DialError, open_any, reach
 from ..tcp.interfaces import check_free
 from ..wire.control import CLIENT_MESSAGE_BYTES_MAX, MESSAGE_BYTES_MAX, decode, encode
@@ -64,8 +65,9 @@ _SERVER_OPTIONS = (
 
 
 class _ServerConnection:
-    def __init__(self, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
+    def __init__(self, context: grpc.aio.ServicerContext[bytes, bytes], certified_id: int | None) -> None:
         self._context = context
+        self.certified_id = certified_id
         self._ended: str | None = None
         self._first: asyncio.Future[None] | None = None
 
@@ -132,6 +134,7 @@ class GrpcServer:
     def __init__(self, on_connection: Callable[[Connection], Awaitable[None]], num_clients: int = 1) -> None:
         self._on_connection = on_connection
         self._num_clients = num_clients
+        self._credentials = INSECURE
         self._server: grpc.aio.Server | None = None
         self._handlers: set[asyncio.Task[Any]] = set()
 
@@ -142,6 +145,7 @@ class GrpcServer:
             ConfigurationError: the port is taken or the host is not of this machine; names both.
         """
         endpoints = check_free(hosts, port, "the coordinator")
+        self._credentials = credentials
         handshake_timeout = round(1000 * crowd_timeout(_HANDSHAKE_TIMEOUT, self._num_clients))
         server = grpc.aio.server(
             options=[
@@ -183,7 +187,12 @@ class GrpcServer:
             await asyncio.wait(self._handlers, timeout=_CLOSE_TIMEOUT)
 
     async def _handle(self, _requests: object, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
-        connection = _ServerConnection(context)
+        try:
+            certified_id = self._credentials.caller(context.auth_context())
+        except RefusedError as error:
+            _log.warning("a connection of the coordinator was refused: %s", error)
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
+        connection = _ServerConnection(context, certified_id)
         task = asyncio.current_task()
         assert task is not None
         self._handlers.add(task)
@@ -198,6 +207,8 @@ class GrpcServer:
 
 
 class _ClientConnection:
+    certified_id = None  # the coordinator's name was part of the handshake
+
     def __init__(self, channel: grpc.aio.Channel, call: Any) -> None:
         self._channel = channel
         self._call = call
@@ -271,6 +282,8 @@ async def open_connection(
             num_clients,
         )
     except DialError as error:
+        if error.trouble.kind is TroubleKind.UNTRUSTED:
+            raise AuthenticationError(f"the coordinator on {address} is not trusted: {error}") from None
         raise ConnectionClosedError(f"{address}: {error}") from None
 
 
@@ -283,7 +296,9 @@ async def _attempt(names: Names, address: Address, credentials: Credentials, tim
         # other hosts that address would be their own.
         seen_from = address.host
     family = "ipv6" if ":" in endpoint.host else "ipv4"
-    channel = credentials.open_channel(f"{family}:{endpoint}", _CHANNEL_OPTIONS)
+    if refusal := await credentials.refusal_at(endpoint, address, is_needed=False):
+        raise DialError(Trouble(TroubleKind.UNTRUSTED, refusal))
+    channel = credentials.open_channel(f"{family}:{endpoint}", _CHANNEL_OPTIONS, address)
     call: Any = channel.stream_stream(_PATH)()
     try:
         async with asyncio.timeout(timeout):
@@ -294,6 +309,8 @@ async def _attempt(names: Names, address: Address, credentials: Credentials, tim
             said = f"it accepts connections, and says nothing within {timeout:g} s"
             raise DialError(Trouble(TroubleKind.UNANSWERED, said)) from None
         if isinstance(error, _FAILURES):
+            if refusal := await credentials.refusal_at(endpoint, address, is_needed=True):
+                raise DialError(Trouble(TroubleKind.UNTRUSTED, refusal)) from None
             said = f"whoever listens there does not speak this protocol: {_describe(error)}"
             raise DialError(Trouble(TroubleKind.BROKEN, said)) from None
         raise

@@ -1,4 +1,4 @@
-"""The files of a user's own public-key infrastructure."""
+"""Names of the files of a user's own public-key infrastructure."""
 
 from __future__ import annotations
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-Certificate = Mapping[str, Any]
-"""Of the other side, as `ssl.SSLObject.getpeercert` returns it."""
+from .identity import Subject
 
 
 class RefusedError(Exception):
@@ -21,11 +19,9 @@ class Terms:
 
     Attributes:
         context: with this side's certificate, and the authorities for that of the other side.
-        identify: returns the client id in a certificate that the context has accepted, `None` where it has none; raises
+        identify: returns the client id of a certificate that the context has accepted, `None` where it has none; raises
             a `RefusedError` where it is not to be accepted after all.
-        describe: returns a text for people about a failure of TLS.
     """
 
     context: ssl.SSLContext
-    identify: Callable[[Certificate], int | None]
-    describe: Callable[[ssl.SSLError], str]
+    identify: Callable[[Subject], int | None]

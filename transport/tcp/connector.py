@@ -74,7 +74,7 @@ class LinkConnector:
         timeout = crowd_timeout(HELLO_TIMEOUT, self.num_clients)
         try:
             link, reply = await self._exchange(address, hello, timeout, self.patience)
-        except OSError as error:
+        except (OSError, DialError) as error:
             raise ConnectionClosedError(f"link port {address} cannot be reached: {trouble_of(error).text}") from None
         if reply.status is Status.ACCEPTED:
             service = TcpServiceLink(is_server=False)
@@ -98,7 +98,9 @@ class LinkConnector:
                     lambda: self._exchange(address, hello, timeout, timeout),
                     lambda trouble: reasons.append(trouble.text),
                 )
-        except DialError:
+        except DialError as error:
+            if error.trouble.kind is TroubleKind.UNTRUSTED:
+                return ProbeResult(ProbeOutcome.SILENT, f"its link port {address} does not answer: {error}")
             return ProbeResult(ProbeOutcome.REFUSED, f"its link port {address} refuses connections")
         except TimeoutError:
             return ProbeResult(ProbeOutcome.SILENT, f"its link port {address} does not answer: {reasons[-1]}")
@@ -121,6 +123,13 @@ class LinkConnector:
             reply = decode_reply(data)
             if reply is None:
                 raise ConnectionClosedError(f"whoever listens on {address} does not speak this protocol")
+            if hello.purpose is not Purpose.PROBE:
+                _check_identity(link, hello.receiver.client_id)
+        except ConnectionClosedError:
+            link.close()
+            if link.refusal:
+                raise DialError(Trouble(TroubleKind.UNTRUSTED, link.refusal)) from None
+            raise
         except BaseException:
             link.close()
             raise
@@ -139,3 +148,9 @@ async def _link_over(sock: socket.socket, terms: Terms | None, patience: float) 
             sock.detach()
         raise
     return link
+
+
+def _check_identity(link: TcpLink, client_id: int) -> None:
+    if link.certified_id not in (None, client_id):
+        said = f"the certificate there is that of client {link.certified_id}, and not of client {client_id}"
+        raise DialError(Trouble(TroubleKind.DENIED, said))

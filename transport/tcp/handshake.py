@@ -42,6 +42,7 @@ class Status(enum.IntEnum):
     NOT_ADDRESSED = 5
     ALREADY_LINKED = 6
     NO_SERVICES = 7
+    OTHER_CERTIFICATE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +88,17 @@ class AcceptancePolicy:
         assert self.expected in (None, (own, frozenset(lefts))), "a listener accepts the neighbours of one ring"
         self.expected = own, frozenset(lefts)
 
-    def judge(self, hello: Hello) -> Status | None:
-        """Return the answer to a hello; `None` where it depends on the job, which has not formed yet."""
+    def judge(self, hello: Hello, certified_id: int | None = None) -> Status | None:
+        """Return the answer to a hello; `None` where it depends on the job, which has not formed yet.
+
+        Args:
+            hello: of the connecting side.
+            certified_id: the client id in its certificate, where that has one.
+        """
         if hello.purpose is Purpose.PROBE:
             return Status.ALIVE
+        if certified_id not in (None, hello.sender.client_id):
+            return Status.OTHER_CERTIFICATE
         if hello.receiver.incarnation != self.incarnation:
             return Status.NOT_ADDRESSED
         if self.expected is None:

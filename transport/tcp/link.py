@@ -10,6 +10,7 @@ from typing import cast
 
 from ..backlog import Backlog
 from ..ports import LINK_MESSAGE_BYTES_MAX, ConnectionClosedError, MessageReceiver
+from ..security.terms import RefusedError
 from ..wire.form import MalformedMessageError
 from ..wire.framing import Deframer, framed
 
@@ -38,6 +39,9 @@ class TcpLink(asyncio.BufferedProtocol):
     Args:
         on_connected: called once it is.
         patience: seconds that what was sent may stay unacknowledged: the kernel's own are some 15 minutes.
+
+    Attributes:
+        refusal: why one side does not trust the other, where it has ended for that.
     """
 
     def __init__(self, on_connected: Callable[[TcpLink], None] | None = None, patience: float = _PATIENCE) -> None:
@@ -53,6 +57,7 @@ class TcpLink(asyncio.BufferedProtocol):
         self._receiver: MessageReceiver | None = None
         self._deframer: Deframer
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.refusal = ""
         self._is_deaf = False  # this side has ended it: nothing more is handed over
 
     # What the event loop calls.
@@ -117,6 +122,8 @@ class TcpLink(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop when the connection is gone."""
+        if isinstance(exc, RefusedError):
+            self.refusal = str(exc)
         self._end(str(exc) if exc else "the connection was closed")
 
     def pause_writing(self) -> None:
@@ -133,6 +140,11 @@ class TcpLink(asyncio.BufferedProtocol):
             self.post(message, is_latest=is_latest)
 
     # What the owner calls.
+
+    @property
+    def certified_id(self) -> int | None:
+        """The client id in the certificate of the other side; `None` where that has none, or needs none."""
+        return None if self._transport is None else self._transport.get_extra_info("client_id")
 
     async def send(self, *parts: bytes | bytearray | memoryview) -> None:
         """See `Link.send`."""

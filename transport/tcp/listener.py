@@ -215,9 +215,9 @@ class TcpLinkListener:
         service.begin(link, self._welcome(service, sender))
 
     async def _judge(self, hello: Hello, link: TcpLink) -> Status:
-        if (status := self._policy.judge(hello)) is None:
+        if (status := self._policy.judge(hello, link.certified_id)) is None:
             await self._wait_formed(link)
-            status = self._policy.judge(hello)
+            status = self._policy.judge(hello, link.certified_id)
         assert status is not None
         return Status.ACCEPTED if status is Status.ALREADY_LINKED else status  # judged again in `_accept`
 

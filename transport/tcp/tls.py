@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
+from ..security.identity import subject_of
 from ..security.terms import RefusedError, Terms
 
 _SCRATCH_BYTES = 256 * 1024
@@ -180,12 +181,12 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._read = cast("Callable[..., bytes | int]", self._tls.read)
         try:
             self._tls.do_handshake()
-            self._client_id = self._terms.identify(self._tls.getpeercert() or {})
+            self._client_id = self._terms.identify(subject_of(self._tls.getpeercert() or {}))
         except ssl.SSLWantReadError:
             return self._flush()
         except ssl.SSLError as error:
             self._flush()  # tells the other side
-            return self._fail(RefusedError(self._terms.describe(error)))
+            return self._fail(RefusedError(describe(error)))
         except RefusedError as error:
             return self._fail(error)
         early, self._early = self._early, None
@@ -201,7 +202,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             while view:
                 view = view[self._tls.write(view) :]
         except ssl.SSLError as error:
-            self._fail(RefusedError(self._terms.describe(error)))
+            self._fail(RefusedError(describe(error)))
         self._flush()
 
     def _flush(self) -> None:
@@ -215,7 +216,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         except ssl.SSLWantReadError:
             is_over = self._has_eof  # in the middle of a record
         except ssl.SSLError as error:
-            return self._fail(RefusedError(self._terms.describe(error)))
+            return self._fail(RefusedError(describe(error)))
         if is_over or (self._has_eof and not self._has_more):
             self._end()
             self._raw.close()
@@ -274,3 +275,10 @@ def protocol_of(
 ) -> asyncio.BufferedProtocol:
     """Return the protocol for a TCP connection that `protocol` uses on these terms; `None` means plain TCP."""
     return protocol if terms is None else TlsTransport(terms, protocol, is_server=is_server)
+
+
+def describe(error: ssl.SSLError) -> str:
+    """Return a text about a failure of TLS, for people."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is refused: {error.verify_message}"
+    return f"TLS failed: {(error.reason or str(error)).lower().replace('_', ' ')}"

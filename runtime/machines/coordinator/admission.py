@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from ....transport.addresses import Address
 from ....transport.wire.messages import PROTOCOL_VERSION, Refused, Register
+from ..failure_errors import CERTIFICATE
 from ..job_lists import refusal_of_list
 from .config import CoordinatorConfig
 from .members import Members
@@ -25,6 +26,14 @@ def refusal_of(register: Register, config: CoordinatorConfig, members: Members, 
     """
     refusal = _misfit(register, config, members, is_forming)
     return None if refusal is None else replace(refusal, yours=refusal.yours[:_SHOWN_CHARS_MAX])
+
+
+def refusal_of_impostor(register: Register, certified_id: int | None) -> Refused:
+    """Return the refusal of a client that claims another id than its certificate has."""
+    advice = "A client may register as itself only: check client_id, and whose files tls_cert and tls_key are."
+    return Refused(
+        CERTIFICATE, f"that of client {certified_id}", f"no certificate of client {register.client_id}", advice
+    )
 
 
 def _misfit(register: Register, config: CoordinatorConfig, members: Members, is_forming: bool) -> Refused | None:

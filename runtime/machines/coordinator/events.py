@@ -11,10 +11,11 @@ from ..probes import Tag as Tag
 
 
 class MessageReceived(Struct, frozen=True):
-    """A message of the client at the other end of `session`."""
+    """A message of the client at the other end of `session`, whose certificate has the id `certified_id`, if any."""
 
     session: int
     message: ClientMessage
+    certified_id: int | None = None
 
 
 class SessionEnded(Struct, frozen=True):

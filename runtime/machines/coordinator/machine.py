@@ -49,7 +49,7 @@ from ..phases import Phase
 from ..preemption import PreemptionAgreement
 from ..roster import Roster
 from . import events as ev
-from .admission import refusal_of
+from .admission import refusal_of, refusal_of_impostor
 from .commit import CommitVote
 from .config import CoordinatorConfig
 from .departures import Departures
@@ -117,7 +117,9 @@ class CoordinatorMachine:
         """Take in one event."""
         self._detector.awake(now)
         match event:
-            case ev.MessageReceived(session, message):
+            case ev.MessageReceived(session, message, certified_id):
+                if isinstance(message, Register) and certified_id not in (None, message.client_id):
+                    return [ev.SendTo((session,), refusal_of_impostor(message, certified_id)), ev.CloseSession(session)]
                 if self._state is _State.CLOSED:
                     return self._answer_too_late(session, message)
                 if isinstance(message, Register):

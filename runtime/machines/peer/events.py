@@ -68,6 +68,12 @@ class CoordinatorGone(Struct, frozen=True):
     reason: str
 
 
+class Unauthenticated(Struct, frozen=True):
+    """This client and the coordinator do not trust each other, for good."""
+
+    reason: str
+
+
 class SessionGivenUp(Struct, frozen=True):
     """The session keeps more messages for the coordinator than it may."""
 
@@ -164,6 +170,7 @@ PeerEvent = (
     | Reconnected
     | CoordinatorGone
     | SessionGivenUp
+    | Unauthenticated
     | ProbeAnswered
     | BackendStarted
     | BackendFailed

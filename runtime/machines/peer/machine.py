@@ -19,7 +19,7 @@ goodbye with the cause, and the coordinator tells the others.
 from __future__ import annotations
 
 from ....devices.base import LocalDevice
-from ....errors import BringupError
+from ....errors import AuthenticationError, BringupError
 from ....transport.ports import ProbeOutcome
 from ....transport.wire.messages import (
     Beat,
@@ -141,6 +141,8 @@ class PeerMachine:
                 return self._heartbeat(now)
             case ev.CoordinatorGone(reason):
                 return self._close(self.view.coordinator_lost(self.phase, self._watch.death(reason)))
+            case ev.Unauthenticated(reason):
+                return self._close(AuthenticationError(reason))
             case ev.SessionGivenUp(reason):
                 return self._close(self.view.coordinator_lost(self.phase, reason))
             case ev.ProbeAnswered(tag, outcome) if self._tags.takes(ev.Probe, tag):

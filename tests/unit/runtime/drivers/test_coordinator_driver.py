@@ -34,6 +34,8 @@ class Crowd:
 class Client:
     """One of them, and its connection as the coordinator sees it."""
 
+    certified_id = None
+
     def __init__(self, crowd: Crowd, client_id: int) -> None:
         self.crowd = crowd
         self.heard: asyncio.Queue[Message] = asyncio.Queue()

@@ -9,7 +9,7 @@ import pytest
 
 from bringup.transport.security.certificates import LIFE, Authority, KeyPair
 from bringup.transport.security.contexts import load_key_pair, make_context
-from bringup.transport.security.identity import client_id_of, name_of
+from bringup.transport.security.identity import name_of, subject_of
 from bringup.transport.security.token import Token
 
 TOKEN, OTHER = Token(bytes(range(32))), Token(bytes(32))
@@ -40,8 +40,8 @@ def shake_hands(client: tuple[Token, KeyPair], server: tuple[Token, KeyPair]) ->
 def test_clients_of_one_token_know_each_other() -> None:
     client, server = shake_hands((TOKEN, issue(TOKEN, 3)), (TOKEN, issue(TOKEN, 0)))
     assert client.version() == server.version() == "TLSv1.3"
-    assert client_id_of(client.getpeercert() or {}) == 0
-    assert client_id_of(server.getpeercert() or {}) == 3
+    assert subject_of(client.getpeercert() or {}).client_id == 0
+    assert subject_of(server.getpeercert() or {}).client_id == 3
 
 
 @pytest.mark.parametrize("side", ["client", "server"])
