@@ -49,7 +49,8 @@ class Member:
             failed, and the job with it. This client's own is exact.
         health: `healthy`, or the defect of its devices, or its failure.
         is_healthy: whether it has neither.
-        last_heartbeat_age: seconds since its last heartbeat known to this client; exact to a heartbeat interval.
+        last_heartbeat_age: seconds since its last heartbeat known to this client; exact to a heartbeat interval, or to
+            two where groups watch.
         step: the last step that its program reported (`report_progress`), or `None`. In a job of more than 16 clients
             only the steps of those furthest behind are current.
         step_age: seconds since that report.

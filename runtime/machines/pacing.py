@@ -12,6 +12,12 @@ and each report takes client 0 a message in and one out while it has most to do.
 _PACES_OF_SILENCE = 2
 """Heartbeats that may fail to come before silence is judged."""
 
+_STARVED_SECONDS_PER_CLIENT = 0.2
+_STARVED_FROM = 32
+_STARVED_SECONDS_MAX = 60.0
+"""More of silence while a job comes up, for each client beyond some: where one machine runs all of them, as a job is
+tried out, client 0 has as much of it as each interpreter that starts. Two processors take 0.2 s for one of these."""
+
 _SECONDS_PER_TEST = 0.12
 """Between two heartbeats of all the clients whose groups report for them: less than 10 a second."""
 
@@ -35,11 +41,13 @@ def phase_report_delay(num_clients: int) -> float:
 def patience(num_clients: int, interval: float, timeout: float) -> float:
     """Return the seconds of silence that are judged while the job comes up; `timeout` in a small job.
 
-    More than `timeout` in a large one, however short its pace: where hundreds of clients share a core, as they do when
-    a job is tried out, some are not run for as long.
+    More than `timeout` in a large one, however short its pace: where hundreds of clients share a core, some are not run
+    for as long.
     """
     seconds = pace(num_clients, interval)
-    return timeout if seconds == interval else timeout + _PACES_OF_SILENCE * seconds
+    paces = _PACES_OF_SILENCE * seconds if seconds > interval else 0.0
+    starved = _STARVED_SECONDS_PER_CLIENT * max(num_clients - _STARVED_FROM, 0)
+    return timeout + max(paces, min(starved, _STARVED_SECONDS_MAX))
 
 
 def test_period(num_clients: int, timeout: float) -> float:

@@ -312,9 +312,9 @@ class CoordinatorMachine:
             odd, cause = disagreement
             return self._fail(self._members[odd], cause, error=TopologyError.__name__)
         self._state = _State.RUNNING
-        if self._interval != self.config.heartbeat_interval:
-            self._interval = self.config.heartbeat_interval
-            self._detector.judge_by(self.config.heartbeat_timeout, self._interval, now)
+        self._interval, timeout = self.config.heartbeat_interval, self.config.heartbeat_timeout
+        if self._detector.timeout != timeout:
+            self._detector.judge_by(timeout, self._interval, now)
         self._members.commit()
         return [self._to_all(self._vote.commit())]
 

@@ -11,10 +11,11 @@ from bringup.runtime.machines.pacing import pace, patience, until_next_wave
     ("num_clients", "interval", "timeout", "expected"),
     [
         (4, 0.05, 0.1, (0.05, 0.1)),
-        (250, 1.0, 3.0, (1.0, 3.0)),
-        (1_000, 1.0, 10.0, (4.0, 18.0)),
+        (32, 1.0, 3.0, (1.0, 3.0)),
+        (132, 1.0, 3.0, (1.0, 23.0)),
+        (1_000, 1.0, 10.0, (4.0, 70.0)),
         (10_000, 1.0, 10.0, (40.0, 90.0)),
-        (5_000, 30.0, 60.0, (30.0, 60.0)),
+        (5_000, 30.0, 60.0, (30.0, 120.0)),
     ],
 )
 def test_the_pace_follows_the_number_of_clients_and_patience_the_pace(

@@ -304,6 +304,28 @@ def test_the_leaders_of_groups_are_told_when_to_begin_the_next_wave() -> None:
     assert {client_id: ack.wave_in for client_id, [ack] in told.items()} == {0: 0.25, 3: 0.25, 1: 0, 2: 0, 4: 0, 5: 0}
 
 
+def test_silence_is_judged_later_while_a_large_job_comes_up() -> None:
+    many = 64
+    roster = Roster.of(info_of(register(client_id)) for client_id in range(many))
+    machine = CoordinatorMachine(dataclasses.replace(CONFIG, num_clients=many, addresses=None))
+
+    def silent(begin: int, end: int) -> list[tuple[int, list[Any]]]:
+        found = []
+        for second in range(begin, end):
+            found += [(second, effects)] if (effects := answers(machine.wake(float(second)), Verdict)) else []
+            for client_id in range(1, many):
+                say(machine, client_id, BEAT, float(second))
+        return found
+
+    for client_id in range(many):
+        say(machine, client_id, register(client_id, num_clients=many))
+    assert silent(1, 17) == []
+    for client_id in range(many):
+        say(machine, client_id, ready(roster_digest=roster.digest), 17.0)
+    ((second, _), *_) = silent(18, 40)
+    assert second == 28, "it is up"
+
+
 def test_silence_is_death_after_the_timeout() -> None:
     machine = running()
     assert listen(machine, 10, silent=1) == []
