@@ -21,7 +21,7 @@ _IMPORTED = (
     "bringup.testing.enter_namespace",
     "bringup.runtime.client.startup",
     "bringup.transport.network",
-    "bringup.transport.security.token_credentials",
+    "bringup.transport.security.tls_credentials",
     "bringup.devices.sim.backend",
     "uvloop",
 )

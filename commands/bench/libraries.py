@@ -159,7 +159,7 @@ BRINGUP = Library(
         "bringup.runtime.initialize",
         "bringup.runtime.system",
         "bringup.transport.network",
-        "bringup.transport.security.token_credentials",
+        "bringup.transport.security.tls_credentials",
         "bringup.devices.sim.backend",
         "uvloop",
     ),

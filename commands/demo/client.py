@@ -22,7 +22,7 @@ from ...runtime.initialize import initialize
 from ...runtime.system import System
 
 # What a job of more than one client loads when it starts: the demo's clock is to measure the job.
-_USED_BY_EVERY_JOB = ("bringup.transport.network", "bringup.transport.security.token_credentials", "uvloop")
+_USED_BY_EVERY_JOB = ("bringup.transport.network", "bringup.transport.security.tls_credentials", "uvloop")
 _OF_A_MEMBER = ("client_id", "address", "hostname", "pid", "incarnation")
 _STEP_TIMEOUT = 30.0
 

@@ -37,7 +37,7 @@ def of_job(text: str, wrap: str) -> Topology:
         raise ConfigurationError(f"--job={text!r} is not the host:port of a coordinator: {error}") from None
     remote = "" if address.is_loopback else f"--job={text!r} is not on this machine"
     security = find_security(option_settings(None, {}, os.environ), os.environ, HANDED, remote=remote)
-    network = GrpcNetwork(own=None, loopback=False, credentials=credentials_of(security.secret, None))
+    network = GrpcNetwork(own=None, loopback=False, credentials=credentials_of(security.secret, None, security.source))
     found = asyncio.run(ask_topology(network, address, _ANSWER_TIMEOUT))
     return _wrapped(found, wrap)
 

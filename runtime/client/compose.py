@@ -120,7 +120,7 @@ def make_network(plan: Plan) -> Network | None:
         ring_port=options.ring_port,
         patience=options.heartbeat_timeout + _LINK_GRACE,
         num_clients=plan.job.num_clients,
-        credentials=credentials_of(plan.security, plan.job.client_id),
+        credentials=credentials_of(plan.security, plan.job.client_id, plan.security_source),
     )
 
 

@@ -180,13 +180,7 @@ def option_settings(
     return {name: _setting(name, options, overrides, environ) for name in _READERS}
 
 
-UNAVAILABLE = {
-    "status_address": "a status page",
-    "tls_ca": "certificates of your own",
-    "tls_cert": "certificates of your own",
-    "tls_key": "certificates of your own",
-    "tls_uri_prefix": "certificates of your own",
-}
+UNAVAILABLE = {"status_address": "a status page"}
 """Reserved options, and the features that they ask for."""
 
 SECURITY_OPTIONS = ("token", "token_file", "tls_ca", "tls_cert", "tls_key", "tls_uri_prefix", "insecure")
@@ -194,7 +188,7 @@ SECURITY_OPTIONS = ("token", "token_file", "tls_ca", "tls_cert", "tls_key", "tls
 
 
 def refuse_unavailable(settings: Mapping[str, Setting]) -> None:
-    """Refuse reserved options: nobody may believe that certificates protect a job that checks none.
+    """Refuse reserved options: nobody may believe that one of them has an effect.
 
     Raises:
         ConfigurationError: one of them is set.

@@ -26,7 +26,7 @@ ONLY_FOR_SEVERAL_CLIENTS = (
     "bringup.transport.grpc.",
     "bringup.transport.network",
     "bringup.transport.security.certificates",
-    "bringup.transport.security.token_credentials",
+    "bringup.transport.security.tls_credentials",
     "bringup.transport.tcp.connector",
     "bringup.transport.tcp.link",
 )

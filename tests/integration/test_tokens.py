@@ -16,6 +16,8 @@ from bringup.testing.job import LocalJob
 from bringup.transport.security.token import Token
 from bringup.transport.tcp.interfaces import free_ports
 
+from ..lib.pki import Pki
+
 TOKEN = Token.random()
 BRINGUP = [sys.executable, "-P", "-m", "bringup"]
 PYTHON = [sys.executable, "-P", "-c"]
@@ -189,6 +191,31 @@ def test_another_user_of_this_machine_is_a_stranger() -> None:
             assert job.wait() == {0: 0, 1: 0}
     finally:
         shutil.rmtree(f"/tmp/bringup-{OTHER_USER}", ignore_errors=True)
+
+
+# Certificates of the user's own.
+
+WITH_FILES = """
+import os, sys, bringup.sync
+folder, client_id = sys.argv[1], os.environ["BRINGUP_CLIENT_ID"]
+files = {"tls_ca": "ca.pem", "tls_cert": f"client-{client_id}.pem", "tls_key": f"client-{client_id}.key"}
+paths = {name: os.path.join(folder, file) for name, file in files.items()}
+with bringup.sync.initialize("SIM", **paths, tls_uri_prefix="spiffe://here/") as system:
+    print("sum", system.all_reduce([1.0])[0])
+"""
+
+
+def test_a_job_with_certificates_of_the_users_own(tmp_path: Path) -> None:
+    pki = Pki(tmp_path)
+    for client_id in range(2):
+        pki.issue(f"client-{client_id}", uris=(f"spiffe://here/{client_id}",))
+    done = run("run", "-n", "2", "--", *PYTHON, WITH_FILES, str(tmp_path))
+    assert set(done.stdout.splitlines()) == {"[0] sum 2.0", "[1] sum 2.0"}, done.stderr
+    (tmp_path / "client-1.key").unlink()
+    done = run("run", "-n", "2", "--", *PYTHON, WITH_FILES, str(tmp_path))
+    assert done.returncode == 1
+    assert "ConfigurationError: " in done.stderr
+    assert f"{tmp_path / 'client-1.key'}" in done.stderr
 
 
 # What nobody is to see.

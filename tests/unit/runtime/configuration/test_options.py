@@ -41,13 +41,7 @@ DEFAULTS = {
     "insecure": False,
 }
 DURATIONS = [name for name in DEFAULTS if name.endswith(("_timeout", "_interval"))]
-UNAVAILABLE = {
-    "status_address": "localhost:8080",
-    "tls_ca": "/etc/ca.pem",
-    "tls_cert": "/etc/cert.pem",
-    "tls_key": "/etc/key.pem",
-    "tls_uri_prefix": "spiffe://example.org/",
-}
+UNAVAILABLE = {"status_address": "localhost:8080"}
 
 
 def resolve(

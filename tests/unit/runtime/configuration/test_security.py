@@ -19,6 +19,7 @@ from bringup.runtime.configuration.request import Request
 from bringup.runtime.configuration.security import token_for_clients
 from bringup.runtime.configuration.token_files import read_token_descriptor, token_descriptor, write_token_file
 from bringup.runtime.configuration.user_token import user_token
+from bringup.transport.security.key_files import KeyFiles
 from bringup.transport.security.token import Token
 
 HERE = "127.0.0.1:9000,127.0.0.1:9001"
@@ -134,6 +135,35 @@ def test_insecure_overrides_no_token_in_silence(sources: dict[str, str], variabl
     assert ("`bringup run` hands a token" in text) is (variable == "BRINGUP_TOKEN_FD")
     text = refusal(HERE, {"BRINGUP_INSECURE": "1"}, token=CANARY)
     assert text.startswith("BRINGUP_INSECURE='1' asks for no authentication, and token=<hidden> (argument)")
+
+
+PKI = {"tls_ca": "/ca", "tls_cert": "/cert", "tls_key": "/key"}
+PKI_VARIABLES = {f"BRINGUP_{name.upper()}": path for name, path in PKI.items()}
+
+
+def test_certificates_of_the_user_take_the_place_of_a_token() -> None:
+    found = plan(APART, PKI_VARIABLES)
+    assert found.security == KeyFiles(Path("/ca"), Path("/cert"), Path("/key"))
+    assert found.security_source == "BRINGUP_TLS_CA='/ca', BRINGUP_TLS_CERT='/cert', BRINGUP_TLS_KEY='/key'"
+    found = plan(HERE, None, Options(**PKI), tls_uri_prefix="spiffe://here/")  # type: ignore[arg-type]
+    assert found.security == KeyFiles(Path("/ca"), Path("/cert"), Path("/key"), "spiffe://here/")
+    assert plan("127.0.0.1:9000", PKI_VARIABLES).security is None
+
+
+@pytest.mark.parametrize("missing", PKI)
+def test_certificates_of_the_user_take_three_files(missing: str) -> None:
+    text = refusal(APART, **{name: path for name, path in PKI.items() if name != missing})
+    assert f"is given without {missing}: certificates of your own take all of tls_ca, tls_cert, tls_key" in text
+    assert "given without tls_ca and tls_cert and tls_key" in refusal(HERE, tls_uri_prefix="spiffe://here/")
+
+
+def test_certificates_and_a_token_contradict_each_other_unless_one_is_an_argument(sources: dict[str, str]) -> None:
+    for both in ({"environ": {**sources, **PKI_VARIABLES}}, {**PKI, "token": CANARY}):
+        text = refusal(APART, **both)  # type: ignore[arg-type]
+        assert "asks for certificates of your own, and" in text
+    assert isinstance(plan(APART, sources, **PKI).security, KeyFiles)
+    assert plan(APART, PKI_VARIABLES, token=CANARY).security == Token.parse(CANARY)
+    assert "asks for no authentication, and tls_ca='/ca'" in refusal(APART, insecure=True, **PKI)
 
 
 def test_two_tokens_as_arguments_contradict_each_other() -> None:
