@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import importlib
-from importlib.metadata import EntryPoint, entry_points
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from ..errors import ConfigurationError
 from .base import ClusterResolver
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 ENTRY_POINT_GROUP = "bringup.resolvers"
 
@@ -82,6 +84,8 @@ def _built_in(name: str) -> ClusterResolver:
 
 
 def _entry_points() -> list[EntryPoint]:
+    from importlib.metadata import entry_points  # takes 10 ms to load: not for a job that its arguments describe
+
     # One distribution may be found in two places of the path.
     return list({point.value: point for point in entry_points(group=ENTRY_POINT_GROUP)}.values())
 
