@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ....errors import ConfigurationError
+from ....runtime.configuration.options import Options
 from ....transport.tcp.interfaces import free_ports
 from ..libraries import BRINGUP
 from ..load import busy_processes
@@ -132,6 +133,7 @@ def scale_command(
     }
     seed = random.SystemRandom().randrange(2**32) if seed is None else seed
     chosen = {name: value for name, value in given.items() if value is not None}
+    Options.resolve(None, chosen, {})  # once here, and not by each of a thousand clients
     settings = Settings(seed=seed, options=chosen, **options)
     _check_machine(max(settings.clients))
     run_scenario(ScaleScenario(settings), [_CLIENT], as_json=as_json)

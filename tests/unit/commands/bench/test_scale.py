@@ -23,6 +23,7 @@ from bringup.commands.bench.scale.report import Row, growth_of, read_measured, s
 from bringup.commands.bench.trials import Outcome, ScaleTrial
 from bringup.commands.bench.usage import anonymous_bytes, processor_seconds
 from bringup.commands.main import bench
+from bringup.errors import ConfigurationError
 
 SETTINGS = Settings(clients=(4,), runs=1, idle=0.1, soak=None, load=0, backend="SIM", timeout=60.0, seed=7, options={})
 
@@ -284,6 +285,19 @@ def test_options_that_make_no_sense_are_refused(arguments: tuple[str, ...], comp
     result = CliRunner().invoke(bench, ["scale", *arguments])
     assert result.exit_code == 2
     assert complaint in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--group-size", "1"), "group_size=1 (argument) must be 0, for no groups, or at least 2"),
+        (("--heartbeat-interval", "5", "--heartbeat-timeout", "2"), "must be greater than heartbeat_interval=5"),
+    ],
+)
+def test_options_that_no_client_would_take_are_refused_once(arguments: tuple[str, ...], complaint: str) -> None:
+    result = CliRunner().invoke(bench, ["scale", *arguments])
+    assert isinstance(result.exception, ConfigurationError)
+    assert complaint in str(result.exception)
 
 
 def test_more_clients_than_this_machine_can_run_are_refused_before_any_is_forked() -> None:
