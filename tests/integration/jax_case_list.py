@@ -30,6 +30,8 @@ _COUNTED = "the coordinator counts the rounds, so that no client can be out of s
 _BRING_UP = "tests/integration/test_bring_up.py::"
 _REFUSALS = "tests/integration/test_refusals.py::"
 _COORDINATOR = "tests/unit/runtime/machines/coordinator/test_coordinator_machine.py::"
+_COORDINATOR_ENDS = "tests/unit/runtime/machines/coordinator/test_coordinator_ends.py::"
+_COORDINATOR_SILENCE = "tests/unit/runtime/machines/coordinator/test_coordinator_silence.py::"
 _KILL = "tests/faults/test_kill.py::"
 _PREEMPTION = "tests/unit/runtime/machines/test_preemption.py::"
 _KILLED_IDLE = f"{_KILL}test_killed_when_up_and_idle_while_others_wait_in_every_way"
@@ -107,8 +109,8 @@ CASES: dict[str, str | tuple[str, ...] | Differs] = {
     ),
     "E8": Differs(
         "after one time-out, not two; nobody who was heard is blamed",
-        f"{_COORDINATOR}test_silence_is_death_after_the_timeout",
-        f"{_COORDINATOR}test_a_coordinator_that_slept_blames_nobody",
+        f"{_COORDINATOR_SILENCE}test_silence_is_death_after_the_timeout",
+        f"{_COORDINATOR_SILENCE}test_a_coordinator_that_slept_blames_nobody",
     ),
     "E9": (
         "tests/integration/test_sync.py::test_an_exception_in_the_body_ends_the_job_for_all_with_its_cause",
@@ -120,7 +122,7 @@ CASES: dict[str, str | tuple[str, ...] | Differs] = {
     ),
     "E11": Differs(
         "there is no poll that could come too early or too late: a client is told in its session",
-        f"{_COORDINATOR}test_after_the_end_who_is_new_is_told_why_and_the_rest_is_sent_away",
+        f"{_COORDINATOR_ENDS}test_after_the_end_who_is_new_is_told_why_and_the_rest_is_sent_away",
         "tests/contracts/test_reconnection.py::test_a_verdict_that_finds_a_client_away_reaches_it_when_it_comes_back",
     ),
     "E12": "killed",

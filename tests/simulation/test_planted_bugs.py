@@ -403,7 +403,7 @@ PLANTED: dict[Planting, int] = {
     lose_an_overloaded_coordinator: 219,
     blame_whoever_is_missed_first_after_a_sleep: 104,
     blame_the_host_where_all_others_die: 196,
-    judge_before_reading: 36,
+    judge_before_reading: 378,
     wait_for_the_steps_of_leavers: 409,
     forget_to_wait_while_leaving: 362,
     push_the_verdict_to_all_but_one: 2,

@@ -1,4 +1,11 @@
-"""Suspicion: evidence that clients have died, probes of their processes, and the culprit of several deaths."""
+"""Suspicion: evidence that clients have died, probes of their processes, and the culprit of several deaths.
+
+A client that is only silent is no suspect, and is not probed before its silence is judged. Its answer would come from
+the loop that sends its heartbeats, and over a new connection, as the client itself dials one when half the time-out has
+passed without an answer: what lets one through lets the other through. A process that was starved for the whole
+time-out answers as little as one that is stopped, and to wait for longer would break the promise of when that is told.
+Nor may an answer count as a heartbeat: a client that nobody hears in its session would never be judged.
+"""
 
 from __future__ import annotations
 
