@@ -217,7 +217,7 @@ async def test_only_the_left_neighbour_of_this_ring_is_accepted(
     async with listening(place) as (listener, address):
         accepting = asyncio.create_task(listener.accept(OWN, LEFT))
         with pytest.raises(ConnectionClosedError) as caught:
-            await place.peer(0).connect_link(address, sender, receiver, quietly)
+            await place.peer(sender.client_id).connect_link(address, sender, receiver, quietly)
         assert str(address) in str(caught.value)
         rightful = await place.peer(0).connect_link(address, LEFT, OWN, quietly)
         accepted = await accepting

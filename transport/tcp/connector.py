@@ -124,7 +124,7 @@ class LinkConnector:
             if reply is None:
                 raise ConnectionClosedError(f"whoever listens on {address} does not speak this protocol")
             if hello.purpose is not Purpose.PROBE:
-                _check_identity(link, hello.receiver.client_id)
+                _check_identity(link, address, hello.receiver.client_id)
         except ConnectionClosedError:
             link.close()
             if link.refusal:
@@ -150,7 +150,7 @@ async def _link_over(sock: socket.socket, terms: Terms | None, patience: float) 
     return link
 
 
-def _check_identity(link: TcpLink, client_id: int) -> None:
+def _check_identity(link: TcpLink, address: Address, client_id: int) -> None:
     if link.certified_id not in (None, client_id):
-        said = f"the certificate there is that of client {link.certified_id}, and not of client {client_id}"
+        said = f"link port {address} is not the right one: the certificate there is that of client {link.certified_id}, and not of client {client_id}"
         raise DialError(Trouble(TroubleKind.DENIED, said))

@@ -226,15 +226,31 @@ class TlsTransport(asyncio.BufferedProtocol):
         """Return whether the other side has closed."""
         while self._may_hand_on:
             buffer = cast(memoryview, protocol.get_buffer(-1))
-            count = cast(int, self._read(len(buffer), buffer))
-            if not count:
-                return True
-            protocol.buffer_updated(count)
-            if count == len(buffer):
+            filled, is_over = self._fill(buffer)
+            if filled:
+                protocol.buffer_updated(filled)
+            if is_over or not filled:
+                return is_over
+            if filled == len(buffer):
                 # Whoever waited for it can give the next buffer first.
                 asyncio.get_running_loop().call_soon(self._decrypt)
                 return False
         return False
+
+    def _fill(self, buffer: memoryview) -> tuple[int, bool]:
+        """Fill a buffer with what is complete; returns how far, and whether the other side has closed."""
+        assert self._tls is not None
+        read, incoming, pending = self._read, self._incoming, self._tls.pending
+        filled, size = 0, len(buffer)
+        try:
+            while filled < size and (incoming.pending or pending()):
+                count = cast(int, read(size - filled, buffer[filled:] if filled else buffer))
+                if not count:
+                    return filled, True
+                filled += count
+        except ssl.SSLWantReadError:
+            return filled, self._has_eof  # the rest of a record is still to come, or never will
+        return filled, False
 
     def _decrypt_bytes(self) -> bool:
         """Return whether the other side has closed."""
