@@ -152,5 +152,5 @@ async def _link_over(sock: socket.socket, terms: Terms | None, patience: float) 
 
 def _check_identity(link: TcpLink, address: Address, client_id: int) -> None:
     if link.certified_id not in (None, client_id):
-        said = f"link port {address} is not the right one: the certificate there is that of client {link.certified_id}, and not of client {client_id}"
-        raise DialError(Trouble(TroubleKind.DENIED, said))
+        found = f"the certificate there is that of client {link.certified_id}, and not of client {client_id}"
+        raise DialError(Trouble(TroubleKind.DENIED, f"link port {address} is not the right one: {found}"))
