@@ -383,7 +383,7 @@ PLANTED: dict[Planting, int] = {
     take_a_question_for_an_answer: 1324,
     ask_nobody_whose_leader_is_silent: 4,
     lose_a_starved_coordinator: 202,
-    take_a_late_registration_for_a_new_one: 3376,
+    take_a_late_registration_for_a_new_one: 9539,
     release_a_barrier_early: 0,
     read_what_was: 27,
     forget_to_tell_what_a_delete_takes_along: 75,
