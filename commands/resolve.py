@@ -113,7 +113,7 @@ def _options(resolved: Options) -> dict[str, dict[str, object]]:
     """The value and the source of every option."""
     return {
         name: {
-            "value": setting.shown if setting.secret and setting.is_set else getattr(resolved, name),
+            "value": setting.shown if setting.is_hidden else getattr(resolved, name),
             "from": "default" if setting.origin is Origin.DEFAULT else setting.where,
         }
         for name, setting in option_settings(None, {}, os.environ).items()

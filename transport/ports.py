@@ -49,6 +49,7 @@ class Connection(Protocol):
 
         Raises:
             ConnectionClosedError: the connection has ended and all that came before was returned.
+            AuthenticationError: the coordinator has ended it, as it does not take the certificate of this client.
         """
         ...
 

@@ -19,6 +19,8 @@ from .validation import SECONDS_MAX, real_number
 
 # float() alone also takes "1_0" and digits of other scripts.
 _PLAIN_NUMBER = re.compile(r"[+-]?[0-9a-zA-Z.+-]+")
+# A token given where the name of its file is meant, or the number of its descriptor.
+_LIKE_TOKEN = re.compile(r"[0-9a-fA-F]{64}")
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
 
@@ -87,8 +89,14 @@ class Setting:
 
     @property
     def shown(self) -> str:
-        """The value for people, which a secret one is not."""
-        return HIDDEN if self.secret and self.is_set else _shown(self.value)
+        """The value for people."""
+        return HIDDEN if self.is_hidden else _shown(self.value)
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether there is a value for no people: a secret, or a token in the place of its file's name."""
+        is_misplaced = "token" in self.name.lower() and _LIKE_TOKEN.search(str(self.value)) is not None
+        return self.is_set and (self.secret or is_misplaced)
 
     def __str__(self) -> str:
         assignment = f"{self.name}={self.shown}"

@@ -169,6 +169,11 @@ class CoordinatorLink:
         try:
             self._perform(self._session.opened(number, self._clock()))
             reason = await pump.run()
+        except AuthenticationError as error:  # the handshake was well, and the coordinator asks for more
+            self._forget(number)
+            if not is_expected:
+                self._tell(ev.Unauthenticated(str(error)))
+            return self._perform(self._session.lost(number, str(error), self._clock()))
         except Exception as error:
             # Over another connection the others can still be told of it.
             self._forget(number)

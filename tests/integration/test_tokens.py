@@ -211,6 +211,9 @@ def test_a_job_with_certificates_of_the_users_own(tmp_path: Path) -> None:
         pki.issue(f"client-{client_id}", uris=(f"spiffe://here/{client_id}",))
     done = run("run", "-n", "2", "--", *PYTHON, WITH_FILES, str(tmp_path))
     assert set(done.stdout.splitlines()) == {"[0] sum 2.0", "[1] sum 2.0"}, done.stderr
+    pki.issue("client-1", uris=("spiffe://there/1",))
+    done = run("run", "-n", "2", "--", *PYTHON, WITH_FILES, str(tmp_path))
+    assert "refused this client: its certificate has no URI that begins with spiffe://here/" in done.stderr
     (tmp_path / "client-1.key").unlink()
     done = run("run", "-n", "2", "--", *PYTHON, WITH_FILES, str(tmp_path))
     assert done.returncode == 1

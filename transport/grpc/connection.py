@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import math
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -31,6 +34,9 @@ _CLOSE_TIMEOUT = 1.0
 _HANDSHAKE_TIMEOUT = 5.0
 """Seconds for gRPC's first frames, of either side, in a crowd of one. The kernel accepts connections for a stopped
 process, which never sends them."""
+
+_REFUSALS_INTERVAL = 60.0
+"""Seconds between two lines of the log about refused certificates: strangers may come by thousands."""
 
 _STOP_GRACE = 0.5
 """Seconds in which calls that run may end in order, before gRPC cancels them."""
@@ -140,6 +146,8 @@ class GrpcServer:
         self._credentials = INSECURE
         self._server: grpc.aio.Server | None = None
         self._handlers: set[asyncio.Task[Any]] = set()
+        self._num_refused = 0
+        self._refusals_said_at = -math.inf
 
     async def listen(self, hosts: list[str], port: int, credentials: Credentials) -> None:
         """Listen on `port` of each of `hosts`.
@@ -193,7 +201,7 @@ class GrpcServer:
         try:
             certified_id = self._credentials.caller(context.auth_context())
         except RefusedError as error:
-            _log.warning("a connection of the coordinator was refused: %s", error)
+            self._say_refused(error)
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
         connection = _ServerConnection(context, certified_id)
         task = asyncio.current_task()
@@ -208,11 +216,18 @@ class GrpcServer:
         finally:
             await connection.close()
 
+    def _say_refused(self, error: RefusedError) -> None:
+        self._num_refused += 1
+        if time.monotonic() - self._refusals_said_at >= _REFUSALS_INTERVAL:
+            self._refusals_said_at = time.monotonic()
+            _log.warning("the coordinator has refused %d connections, this one as %s", self._num_refused, error)
+
 
 class _ClientConnection:
     certified_id = None  # the coordinator's name was part of the handshake
 
-    def __init__(self, channel: grpc.aio.Channel, call: Any) -> None:
+    def __init__(self, address: Address, channel: grpc.aio.Channel, call: Any) -> None:
+        self._address = address
         self._channel = channel
         self._call = call
         self._closed = False
@@ -221,18 +236,18 @@ class _ClientConnection:
         try:
             await self._call.write(encode(message))
         except _FAILURES as error:
-            raise ConnectionClosedError(await self._reason(error)) from None
+            raise await self._end(error) from None
 
     async def receive(self) -> Message:
         try:
             data = await self._call.read()
         except _FAILURES as error:
-            raise ConnectionClosedError(await self._reason(error)) from None
+            raise await self._end(error) from None
         except asyncio.CancelledError:
             _reraise_own_cancellation()
             raise ConnectionClosedError("the connection was closed") from None
         if data is grpc.aio.EOF:
-            raise ConnectionClosedError(await self._reason(None))
+            raise await self._end(None)
         return _decode(data)
 
     async def close(self) -> None:
@@ -250,13 +265,25 @@ class _ClientConnection:
         finally:
             await _to_its_end(self._channel.close())
 
-    async def _reason(self, error: Exception | None) -> str:
+    async def _end(self, error: Exception | None) -> ConnectionClosedError | AuthenticationError:
+        """Return how the call ended; `error` may come a little before the coordinator's own word."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_TIMEOUT):
+                await self._call.code()
         if not self._call.done():
-            return _describe(error) if error is not None else "the coordinator ended the connection"
+            return ConnectionClosedError(
+                _describe(error) if error is not None else "the coordinator ended the connection"
+            )
         code = await self._call.code()
         if code is grpc.StatusCode.OK:
-            return "the coordinator ended the connection"
-        return f"the connection to the coordinator broke: {await self._call.details() or code.name}"
+            return ConnectionClosedError("the coordinator ended the connection")
+        if code is grpc.StatusCode.UNAUTHENTICATED:
+            return AuthenticationError(
+                f"the coordinator on {self._address} refused this client: {await self._call.details()}"
+            )
+        return ConnectionClosedError(
+            f"the connection to the coordinator broke: {await self._call.details() or code.name}"
+        )
 
 
 def _refused(endpoint: Endpoint, error: RuntimeError) -> ConfigurationError:
@@ -318,7 +345,7 @@ async def _attempt(names: Names, address: Address, credentials: Credentials, tim
             raise DialError(Trouble(TroubleKind.BROKEN, said)) from None
         raise
     names.worked(address, endpoint)
-    return _ClientConnection(channel, call), seen_from
+    return _ClientConnection(address, channel, call), seen_from
 
 
 async def _to_its_end(awaitable: Awaitable[Any]) -> None:

@@ -258,3 +258,10 @@ def test_a_launcher_hands_on_what_it_was_handed(sources: dict[str, str]) -> None
 @pytest.mark.parametrize("environ", [{"BRINGUP_TOKEN_FILE": "/x"}, {"BRINGUP_INSECURE": "1"}, {"BRINGUP_TLS_CA": "/x"}])
 def test_a_launcher_leaves_to_the_clients_what_they_can_read_themselves(environ: dict[str, str]) -> None:
     assert handed_on(environ) is None
+
+
+@pytest.mark.parametrize("name", ["BRINGUP_TOKEN_FILE", "BRINGUP_TOKEN_FD"])
+def test_a_token_in_the_place_of_its_file_or_descriptor_is_not_shown(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{name}=<hidden>") as caught:
+        plan(APART, {name: CANARY})
+    assert CANARY not in str(caught.value)
