@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import datetime
 import itertools
+import os
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -295,6 +297,32 @@ async def test_a_coordinator_of_another_name_is_refused(place: Place, tmp_path: 
     assert authority.ca.exists()
 
 
+async def test_an_authority_below_another_is_trusted_on_both_planes(place: Place, tmp_path: Path) -> None:
+    authority = Pki(tmp_path / "below")
+    Pki(tmp_path / "above").sign(authority)
+    ends = [credentials_of(authority.issue(f"c{i}"), i) for i in range(2)]
+    async with served(network(ends[0]), place.coordinator, greet):
+        assert await dial(place, ends[1]) == ""
+    async with dialled(*ends) as told:
+        assert await told.get() == ""
+
+
+async def test_a_coordinator_of_an_expired_authority_is_told_from_one_whose_certificate_has_expired(
+    place: Place, tmp_path: Path
+) -> None:
+    authority = Pki(tmp_path / "authority")
+    ends = [credentials_of(authority.issue(f"c{i}"), i) for i in range(2)]
+    async with served(network(ends[0]), place.coordinator, greet):
+        expired = Pki(tmp_path / "other")
+        authority.renew(begin=-2 * DAY, end=-DAY)
+        bundle = tmp_path / "bundle.pem"
+        bundle.write_bytes(authority.ca.read_bytes() + expired.ca.read_bytes())
+        mine = dataclasses.replace(authority.issue("mine"), ca=bundle)
+        assert "the authority of its certificate, and not that, is refused" in await dial(
+            place, credentials_of(mine, 1)
+        )
+
+
 def broken(tmp_path: Path, what: str) -> tuple[object, str]:
     authority = Pki(tmp_path)
     files = authority.issue("one")
@@ -308,6 +336,13 @@ def broken(tmp_path: Path, what: str) -> tuple[object, str]:
         case "no authority":
             files.ca.write_bytes(files.cert.read_bytes())
             return files, f"tls_ca={files.ca}: has no certificate of an authority"
+        case "expired authority":
+            authority.renew(begin=-2 * DAY, end=-DAY)
+            return files, f"tls_ca={files.ca}: has expired on"
+        case "pipe":
+            files.ca.unlink()
+            os.mkfifo(files.ca)
+            return files, f"tls_ca={files.ca}: cannot be read: it is no regular file"
         case "another key":
             files.key.write_bytes(authority.issue("other").key.read_bytes())
             return files, f"tls_key={files.key}: is not the key of the certificate in {files.cert}"
@@ -323,7 +358,18 @@ def broken(tmp_path: Path, what: str) -> tuple[object, str]:
 
 @pytest.mark.parametrize(
     "what",
-    ["absent", "no certificate", "no authority", "another key", "expired", "not yet valid", "encrypted", "no key"],
+    [
+        "absent",
+        "no certificate",
+        "no authority",
+        "expired authority",
+        "pipe",
+        "another key",
+        "expired",
+        "not yet valid",
+        "encrypted",
+        "no key",
+    ],
 )
 def test_files_that_cannot_be_used_are_refused_at_the_start(tmp_path: Path, what: str) -> None:
     files, complaint = broken(tmp_path, what)

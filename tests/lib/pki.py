@@ -27,9 +27,20 @@ class Pki:
         self.ca = folder / "ca.pem"
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"authority {folder.name}")])
-        builder = self._builder(self._name, self._key, now() - DAY, now() + DAY)
+        self.renew()
+
+    def renew(self, *, begin: datetime.timedelta = -DAY, end: datetime.timedelta = DAY) -> None:
+        """Write another certificate of the same authority."""
+        self.ca.write_bytes(self._own(self, begin, end))
+
+    def sign(self, below: Pki) -> None:
+        """Have another authority be one below this, in its file, too."""
+        below.ca.write_bytes(self._own(below, -DAY, DAY))
+
+    def _own(self, authority: Pki, begin: datetime.timedelta, end: datetime.timedelta) -> bytes:
+        builder = self._builder(authority._name, authority._key, now() + begin, now() + end)
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        self.ca.write_bytes(builder.sign(self._key, SHA256()).public_bytes(Encoding.PEM))
+        return builder.sign(self._key, SHA256()).public_bytes(Encoding.PEM)
 
     def issue(
         self,

@@ -103,6 +103,10 @@ def _text_about(certificate: x509.Certificate | None, error: ssl.SSLCertVerifica
     if error.verify_code in (_X509_EXPIRED, _X509_NOT_YET_VALID):
         begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
         now = datetime.datetime.now(datetime.UTC)
+        if begin <= now <= end:
+            return (
+                f"the authority of its certificate, and not that, is refused: {error.verify_message}. {_ADVICE_CLOCK}"
+            )
         return (
             f"its certificate is valid from {begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC, and it is "
             f"{now:%Y-%m-%d %H:%M} UTC here. {_ADVICE_CLOCK}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -84,10 +85,13 @@ class FileKeys:
         authorities, chain, key = (_of(path, option, _content) for path, option in self._paths())
         files = self._files
         now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
-        if not any(_is_authority(each) for each in _certificates(files.ca, "tls_ca", authorities)):
+        trusted = [each for each in _certificates(files.ca, "tls_ca", authorities) if _is_authority(each)]
+        if not trusted:
             raise ConfigurationError(f"tls_ca={files.ca}: has no certificate of an authority (basicConstraints CA)")
+        # Of several, some may have gone out of use.
+        _check_dates("tls_ca", files.ca, max(trusted, key=lambda each: each.not_valid_after_utc), now)
         leaf = _certificates(files.cert, "tls_cert", chain)[0]
-        _check_dates(files.cert, leaf, now)
+        _check_dates("tls_cert", files.cert, leaf, now)
         public = _public_of_key(files.key, key)
         if public != leaf.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo):
             raise ConfigurationError(f"tls_key={files.key}: is not the key of the certificate in {files.cert}")
@@ -102,7 +106,10 @@ def _of(path: Path, option: str, read: Callable[[Path], T]) -> T:
 
 
 def _content(path: Path) -> bytes:
-    with path.open("rb") as file:
+    # Without O_NONBLOCK, a pipe without a writer would hold this process up for ever.
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError("it is no regular file, which could be read again when it changes")
         return file.read(_FILE_BYTES_MAX)
 
 
@@ -120,16 +127,16 @@ def _is_authority(certificate: x509.Certificate) -> bool:
         return False
 
 
-def _check_dates(path: Path, certificate: x509.Certificate, now: datetime.datetime) -> None:
+def _check_dates(option: str, path: Path, certificate: x509.Certificate, now: datetime.datetime) -> None:
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     begin, end = begin.replace(tzinfo=None), end.replace(tzinfo=None)
     if now > end:
         raise ConfigurationError(
-            f"tls_cert={path}: has expired on {end} UTC, and it is {now:%Y-%m-%d %H:%M:%S} UTC here"
+            f"{option}={path}: has expired on {end} UTC, and it is {now:%Y-%m-%d %H:%M:%S} UTC here"
         )
     if now < begin:
         raise ConfigurationError(
-            f"tls_cert={path}: is valid from {begin} UTC, and it is {now:%Y-%m-%d %H:%M:%S} UTC here"
+            f"{option}={path}: is valid from {begin} UTC, and it is {now:%Y-%m-%d %H:%M:%S} UTC here"
         )
 
 
