@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import ssl
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -46,6 +45,8 @@ def _as_file(data: bytes) -> Iterator[str]:
         descriptor, folder = os.memfd_create("bringup"), None
         path = f"/proc/self/fd/{descriptor}"
     else:
+        import tempfile  # it loads all of compression, which nobody needs where there are files in memory
+
         folder = tempfile.mkdtemp(prefix="bringup-")
         path = os.path.join(folder, "key")
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
