@@ -42,10 +42,11 @@ def run(num_clients: int, grace: float | None, command: tuple[str, ...]) -> None
 
     Each finds in its environment who it is: BRINGUP_JOBS (a free loopback port for each client), BRINGUP_CLIENT_ID and
     BRINGUP_NUM_CLIENTS. BRINGUP_LOCAL_CLIENT_ID and BRINGUP_NUM_LOCAL_CLIENTS, the same numbers here, divide the GPUs
-    of this machine equally among the clients. Each line of a client's output gets its id in front. Where a client
-    fails, the others are ended, and the root cause is named: the exit status is that of the client that failed first,
-    128 and the signal where a signal ended it. SIGINT, SIGTERM and SIGHUP are passed on to all clients. What a client
-    started and left behind is ended too.
+    of this machine equally among the clients. Each job gets a token of its own, by BRINGUP_TOKEN_FD, unless the
+    environment has a token, certificates or BRINGUP_INSECURE. Each line of a client's output gets its id in front.
+    Where a client fails, the others are ended, and the root cause is named: the exit status is that of the client that
+    failed first, 128 and the signal where a signal ended it. SIGINT, SIGTERM and SIGHUP are passed on to all clients.
+    What a client started and left behind is ended too.
     """
     if shutil.which(command[0]) is None:
         advice = "give a file that can be run, or a name on PATH"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -187,9 +188,19 @@ def _of_file(setting: Setting) -> Token:
         raise setting.error(str(error)) from None
     except OSError as error:
         raise setting.error(
-            f"cannot be read: {error.strerror}. `bringup token --file PATH` makes a file with a token, of which each "
-            "client needs the same"
+            f"cannot be read: {error.strerror}{_relative_to(path)}. `bringup token --file PATH` makes a file with a "
+            "token, of which each client needs the same"
         ) from None
+
+
+def _relative_to(path: str) -> str:
+    """Return the folder that a relative path is meant in: a launcher may start its clients in another one."""
+    if os.path.isabs(path):
+        return ""
+    try:
+        return f" in {os.getcwd()}"
+    except OSError:
+        return " in a folder that is gone"
 
 
 def _key_files(settings: Mapping[str, Setting], files: list[Setting]) -> KeyFiles:

@@ -50,7 +50,10 @@ _NAMED_MAX = 8
 _CAUSE_CHARACTERS_MAX = 4096
 """Of a cause, which goes to every client of the job: an exception may carry a text of any length."""
 
-_ADVICE_ABSENT = "Check that the missing clients were started, with these jobs and ids, and can reach client 0."
+_ADVICE_ABSENT = (
+    "Check that the missing clients were started, with these jobs and ids, and can reach client 0. One with another "
+    "secret never gets that far: its own log has an AuthenticationError."
+)
 _ADVICE_SLOW = "Look at the logs of those clients, or give them a longer initialization_timeout."
 
 

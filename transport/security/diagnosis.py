@@ -73,7 +73,10 @@ async def _compare(endpoint: Endpoint, terms: Terms, source: KeySource, name: st
         terms.identify(subject_of(certificate))
     except _NoTlsError as error:
         what = "a coordinator without TLS, perhaps one with insecure=True," if _is_http2(error) else "something else"
-        return f"{what} listens there, which cannot show that it belongs to this job; here is {source.secret}"
+        return (
+            f"{what} listens there, which cannot show that it belongs to this job; here is {source.secret}. Give all "
+            "clients of the job the same secret, or insecure=True to all; or another program has this address."
+        )
     except RefusedError as error:
         return str(error)
     except ssl.SSLCertVerificationError as error:

@@ -190,6 +190,14 @@ def test_a_token_that_cannot_be_used_is_refused_without_its_text(
     assert complaint in refusal(HERE, environ, **overrides), "the token of this user is no way out"
 
 
+def test_a_relative_path_is_told_with_the_folder_it_is_meant_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = refusal(APART, {"BRINGUP_TOKEN_FILE": "none"})
+    assert f"BRINGUP_TOKEN_FILE='none' cannot be read: No such file or directory in {tmp_path}. `bringup token" in text
+
+
 def test_no_text_shows_the_token() -> None:
     found = plan(APART, {"BRINGUP_TOKEN": CANARY})
     request = Request("SIM", overrides={"token": CANARY})
