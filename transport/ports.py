@@ -273,6 +273,7 @@ class Network(Protocol):
 
         Raises:
             ConnectionClosedError: the listener there is not `right`, or linked already, as the text says.
+            AuthenticationError: one of the two sides has refused the other's certificate for good.
         """
         ...
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from ...errors import BringupError
+from ...errors import AuthenticationError, BringupError
 from ...transport.addresses import Address
 from ...transport.attempts import Trouble, TroubleKind
 from ...transport.collectives.neighbours import Neighbours, RingBrokenError
@@ -97,6 +97,9 @@ class RingDriver:
 
         try:
             link = await self._network.connect_link(Address.parse(address), own, right, report)
+        except AuthenticationError as error:
+            await self._inbox.put(ev.LinkUntrusted(right.client_id, str(error)))
+            return None
         except ConnectionClosedError as error:
             await self._inbox.put(ev.LinkBroken(right.client_id, str(error)))
             return None

@@ -131,7 +131,7 @@ async def dialled(client: Credentials, server: Credentials) -> AsyncIterator[asy
         address = network(client).own or place_address(listener.port)
         try:
             link = await network(client).connect_link(address, LEFT, OWN, told.put_nowait)
-        except ConnectionClosedError as error:
+        except (AuthenticationError, ConnectionClosedError) as error:
             return told.put_nowait(str(error))
         await link.send(b"here I am")
         assert await read(await accepting, 9) == b"here I am"
@@ -305,6 +305,16 @@ async def test_an_authority_below_another_is_trusted_on_both_planes(place: Place
         assert await dial(place, ends[1]) == ""
     async with dialled(*ends) as told:
         assert await told.get() == ""
+
+
+async def test_a_link_between_those_who_do_not_trust_each_other_is_given_up(place: Place, tmp_path: Path) -> None:
+    ends = [credentials_of(Pki(tmp_path / str(i)).issue("client"), i) for i in range(2)]
+    listener = await network(ends[0]).serve_links(1001)
+    try:
+        with pytest.raises(AuthenticationError, match="its certificate is refused"):
+            await network(ends[1]).connect_link(place_address(listener.port), LEFT, OWN, quietly)
+    finally:
+        await listener.close()
 
 
 async def test_a_coordinator_of_an_expired_authority_is_told_from_one_whose_certificate_has_expired(

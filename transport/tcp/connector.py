@@ -6,6 +6,7 @@ import asyncio
 import socket
 from dataclasses import dataclass, field
 
+from ...errors import AuthenticationError
 from ..addresses import Address
 from ..attempts import Goal, Trouble, TroubleKind
 from ..credentials import INSECURE, Credentials
@@ -64,6 +65,8 @@ class LinkConnector:
         try:
             return await reach(Goal.LINK, attempt, report_where)
         except DialError as error:
+            if error.trouble.kind is TroubleKind.UNTRUSTED:
+                raise AuthenticationError(f"link port {address}: {error}") from None
             raise ConnectionClosedError(str(error)) from None
 
     async def connect_services(

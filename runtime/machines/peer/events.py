@@ -122,6 +122,13 @@ class LinkBroken(Struct, frozen=True):
     cause: str
 
 
+class LinkUntrusted(Struct, frozen=True):
+    """The link with client `client_id` cannot be opened: one side does not accept the certificate of the other."""
+
+    client_id: int
+    cause: str
+
+
 class Merged(Struct, frozen=True):
     """The merge is done, with a sound result; the roster came with it."""
 
@@ -177,6 +184,7 @@ PeerEvent = (
     | HealthChanged
     | RingConnected
     | LinkBroken
+    | LinkUntrusted
     | LinkDelayed
     | Merged
     | MergeFailed

@@ -165,6 +165,10 @@ class PeerMachine:
                     return []
                 self._suspected = (self._watch.verdict_due(now), client_id, cause)
                 return [ev.Send(Suspect(client_id, cause))]
+            case ev.LinkUntrusted(client_id, cause) if self._state is PeerState.BRINGING_UP:
+                return self._fail(
+                    AuthenticationError(f"client {client_id} and this one do not trust each other: {cause}")
+                )
             case ev.LinkDelayed(client_id, cause, is_refused) if self._state is PeerState.BRINGING_UP:
                 self.view.link_reason = f"no link to client {client_id} yet: {cause}"
                 return [ev.Send(LinkDelayed(client_id, cause, is_refused))]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from bringup.errors import (
+    AuthenticationError,
     DeviceInitializationError,
     PeerFailedError,
     RendezvousTimeoutError,
@@ -99,6 +100,16 @@ def test_a_broken_link_is_reported_once_and_the_coordinator_decides(stage: Any) 
     assert sent(script.take(ev.LinkBroken(2, "reset"))) == [Suspect(2, "reset")]
     assert script.take(ev.LinkBroken(0, "reset")) == []
     assert script.machine.phase is not Phase.CLOSED
+
+
+def test_neighbours_who_do_not_trust_each_other_end_the_job() -> None:
+    script = formed()
+    effects = script.take(ev.LinkUntrusted(2, "its certificate is refused"))
+    [goodbye] = sent(effects)
+    assert isinstance(goodbye, Goodbye)
+    assert "AuthenticationError" in goodbye.error
+    assert isinstance(failure(effects), AuthenticationError)
+    assert str(failure(effects)) == "client 2 and this one do not trust each other: its certificate is refused"
 
 
 @pytest.mark.parametrize("stage", [waiting, leaving])
