@@ -78,8 +78,9 @@ class Variables:
         Raises:
             ConfigurationError: it is not set, or something else.
         """
+        value = self.text(name)
         try:
-            return parse_host(self.text(name))
+            return parse_host(value)
         except ValueError as error:
             raise self.wrong(name, f"is not a host name or IP address: {error}") from None
 

@@ -65,6 +65,11 @@ def test_a_script_that_leaves_the_rank_to_slurm() -> None:
         resolve_job(environ=script)
 
 
+def test_a_host_that_is_not_set_is_told_once() -> None:
+    with pytest.raises(ConfigurationError, match=r"^MASTER_ADDR is not set, and resolver 'torchrun' needs it: "):
+        ask(Torchrun(), {name: value for name, value in RANK.items() if name != "MASTER_ADDR"})
+
+
 @pytest.mark.parametrize("removed", ["MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"])
 def test_an_agents_process_that_lacks_a_variable(removed: str) -> None:
     environment = {name: value for name, value in launch("torchrun")[0].items() if name != removed}
