@@ -10,7 +10,6 @@ from typing import cast
 
 from ..backlog import Backlog
 from ..ports import LINK_MESSAGE_BYTES_MAX, ConnectionClosedError, MessageReceiver
-from ..security.terms import RefusedError
 from ..wire.form import MalformedMessageError
 from ..wire.framing import Deframer, framed
 
@@ -39,9 +38,6 @@ class TcpLink(asyncio.BufferedProtocol):
     Args:
         on_connected: called once it is.
         patience: seconds that what was sent may stay unacknowledged: the kernel's own are some 15 minutes.
-
-    Attributes:
-        refusal: why one side does not trust the other, where it has ended for that.
     """
 
     def __init__(self, on_connected: Callable[[TcpLink], None] | None = None, patience: float = _PATIENCE) -> None:
@@ -57,7 +53,6 @@ class TcpLink(asyncio.BufferedProtocol):
         self._receiver: MessageReceiver | None = None
         self._deframer: Deframer
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self.refusal = ""
         self._is_deaf = False  # this side has ended it: nothing more is handed over
 
     # What the event loop calls.
@@ -122,8 +117,6 @@ class TcpLink(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop when the connection is gone."""
-        if isinstance(exc, RefusedError):
-            self.refusal = str(exc)
         self._end(str(exc) if exc else "the connection was closed")
 
     def pause_writing(self) -> None:
@@ -145,6 +138,11 @@ class TcpLink(asyncio.BufferedProtocol):
     def certified_id(self) -> int | None:
         """The client id in the certificate of the other side; `None` where that has none, or needs none."""
         return None if self._transport is None else self._transport.get_extra_info("client_id")
+
+    @property
+    def refusal(self) -> str:
+        """Why one side does not trust the other, where it ends for that: at once, before the loop says that it has."""
+        return "" if self._transport is None else str(self._transport.get_extra_info("refusal") or "")
 
     async def send(self, *parts: bytes | bytearray | memoryview) -> None:
         """See `Link.send`."""
@@ -264,7 +262,7 @@ class TcpLink(asyncio.BufferedProtocol):
             raise ConnectionClosedError(self._ended.result())
         if self._transport is not None and self._transport.is_closing():
             # A write has failed just now; the loop says so in its next turn.
-            raise ConnectionClosedError("the connection broke")
+            raise ConnectionClosedError(self.refusal or "the connection broke")
 
     def _end(self, reason: str) -> None:
         if self._ended.done():

@@ -170,8 +170,17 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._raw.abort()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return what is known of the connection: `client_id` is that of the other side's certificate, or `None`."""
-        return self._client_id if name == "client_id" else self._raw.get_extra_info(name, default)
+        """Return what is known of the connection.
+
+        `client_id` is that of the other side's certificate, or `None`; `refusal` is the reason why it ends, where
+        one side does not trust the other.
+        """
+        match name:
+            case "client_id":
+                return self._client_id
+            case "refusal":
+                return self._refusal
+        return self._raw.get_extra_info(name, default)
 
     # TLS.
 
