@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import socket
 import ssl
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from cryptography import x509
 
 from ..names import Endpoint
+from ..tcp.dial import open_socket
 from .identity import Subject, subject_of
 from .keys import KeySource
 from .terms import RefusedError, Terms
@@ -158,9 +158,7 @@ async def _shake_hands(endpoint: Endpoint, context: ssl.SSLContext, *, is_heard:
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = context.wrap_bio(incoming, outgoing)
     is_first, is_open = True, False
-    with socket.socket(endpoint.family, socket.SOCK_STREAM) as sock:
-        sock.setblocking(False)
-        await loop.sock_connect(sock, (endpoint.host, endpoint.port))
+    with await open_socket(endpoint) as sock:
         while True:
             try:
                 if not is_open:
