@@ -69,7 +69,7 @@ class Options:
             a core with 1,000 clients.
         heartbeat_timeout: the silence after which a client counts as failed; more than the interval. 10: longer than
             the pauses of a host that swaps or of a program that holds the GIL. The death of a process is noticed at
-            once by its connections, and does not take this long. While more than 32 clients come up, 0.2 s more for
+            once by its connections, and does not take this long. While more than 64 clients come up, 0.2 s more for
             each beyond, up to 60: one machine may have to run them all.
         shutdown_timeout: the time that `shutdown()` waits for the other clients. 30, the grace period of Kubernetes,
             after which SIGKILL would end the wait.

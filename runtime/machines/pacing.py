@@ -13,7 +13,7 @@ _PACES_OF_SILENCE = 2
 """Heartbeats that may fail to come before silence is judged."""
 
 _STARVED_SECONDS_PER_CLIENT = 0.2
-_STARVED_FROM = 32
+_STARVED_FROM = 64
 _STARVED_SECONDS_MAX = 60.0
 """More of silence while a job comes up, for each client beyond some: where one machine runs all of them, as a job is
 tried out, client 0 has as much of it as each interpreter that starts. Two processors take 0.2 s for one of these."""

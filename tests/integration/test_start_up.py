@@ -10,7 +10,7 @@ import asyncio, sys
 import bringup
 
 async def main():
-    async with await bringup.initialize(device_type="CPU"):
+    async with await bringup.initialize(device_type="CPU", resolver="none"):  # to ask installed ones takes `email`
         print(*sys.modules)
 
 asyncio.run(main())
