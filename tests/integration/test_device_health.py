@@ -117,13 +117,13 @@ def test_a_backend_whose_making_hangs_is_named_before_the_others_give_up(tmp_pat
     (tmp_path / "hanging_module.py").write_text("import threading\nthreading.Event().wait()\n")
     with LocalJob(2, environment={"PYTHONPATH": str(tmp_path)}) as job:
         job.start()
-        calls = job.call("initialize", [1 - hanging], device_type="SIM", initialization_timeout=5.0)
-        calls += job.call("initialize", [hanging], device_type="hanging", initialization_timeout=5.0)
+        calls = job.call("initialize", [1 - hanging], device_type="SIM", initialization_timeout=8.0)
+        calls += job.call("initialize", [hanging], device_type="hanging", initialization_timeout=8.0)
         other, own = (call.error() for call in calls)
     assert own.error == "DeviceTimeoutError"
     assert other.error == "PeerFailedError"
     for error in (own, other):
-        assert "open did not return within 4.5 s" in error.text
+        assert "open did not return within 7.2 s" in error.text
 
 
 def test_a_client_may_have_no_devices_where_all_allow_it() -> None:

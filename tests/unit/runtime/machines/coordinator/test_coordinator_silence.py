@@ -47,7 +47,7 @@ def test_a_late_heartbeat_is_told_to_the_others() -> None:
 
 
 def test_silence_is_judged_later_while_a_large_job_comes_up() -> None:
-    many = 64
+    many = 96
     roster = Roster.of(info_of(register(client_id)) for client_id in range(many))
     machine = CoordinatorMachine(dataclasses.replace(CONFIG, num_clients=many, addresses=None))
 
