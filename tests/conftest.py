@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import uvloop
+from hypothesis import settings
 
 # Before pytest does: it takes the root of the checkout for a package, and would import that under this name where the
 # folder is called `bringup`. Tests are of the installed package.
@@ -22,6 +23,10 @@ from .lib.leftovers import Resources, tasks_left
 signal.signal(signal.SIGINT, signal.default_int_handler)
 for ignored in (signal.SIGHUP, signal.SIGQUIT):
     signal.signal(ignored, signal.SIG_DFL)
+
+# Its default is a time limit for each example: no test is one of the machine's speed.
+settings.register_profile("bringup", deadline=None)
+settings.load_profile("bringup")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -241,7 +241,7 @@ VALUES = st.sampled_from(
 ) | st.text(max_size=8)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 @given(st.sampled_from(sorted(EXAMPLES)), st.dictionaries(st.sampled_from(VARIABLES), VALUES))
 def test_any_environment_gives_a_job_or_a_configuration_error(name: str, changed: dict[str, str]) -> None:
     environment = EXAMPLES[name].environments()[0] | changed

@@ -35,7 +35,7 @@ def test_first_bytes(name: str) -> None:
     assert fuzz_first_bytes(name, 1_000, seed=any_seed()).total() == 1_000
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.binary(min_size=HELLO_BYTES, max_size=HELLO_BYTES))
 def test_any_bytes_are_a_hello_that_says_them_or_none(data: bytes) -> None:
     hello = decode_hello(data)
@@ -47,7 +47,7 @@ def test_settings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert fuzz_settings(tmp_path, 1_000, seed=any_seed()).total() == 1_000
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(jobs=st.text(max_size=60), client_id=st.text(max_size=10), num_clients=st.text(max_size=10))
 def test_any_text_describes_a_job_or_is_refused(jobs: str, client_id: str, num_clients: str) -> None:
     environ = {"BRINGUP_JOBS": jobs, "BRINGUP_CLIENT_ID": client_id, "BRINGUP_NUM_CLIENTS": num_clients}

@@ -219,7 +219,7 @@ def test_what_is_refused_is_named(read: Callable[[object], object], value: objec
         read(value)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),

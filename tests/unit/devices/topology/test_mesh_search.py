@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bringup.devices.topology import search as search_module
@@ -146,7 +146,6 @@ def factors_of(number: int) -> list[int]:
     return [] if prime is None else [prime, *factors_of(number // prime)]
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_every_place_is_taken_once(data: st.DataObject) -> None:
     extents = tuple(data.draw(st.tuples(*[st.integers(1, 6)] * 3, st.integers(1, 2))))

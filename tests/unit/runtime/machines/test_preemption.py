@@ -311,7 +311,7 @@ _acts = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.lists(_acts, max_size=150), st.booleans())
 def test_all_are_told_at_the_same_step_or_none_is(acts: list[tuple[str, int]], one_never_comes: bool) -> None:
     job = Job(_CLIENTS)

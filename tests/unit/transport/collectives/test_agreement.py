@@ -7,7 +7,7 @@ import operator
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bringup.transport.collectives.agreement import (
@@ -83,7 +83,6 @@ def test_nobody_agrees_where_a_client_takes_no_part() -> None:
     assert not (Agreement.of(0, "a") + Agreement.of(1, "nothing", takes_part=False)).agreed
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(PARTS), min_size=1, max_size=24), st.randoms(use_true_random=False))
 def test_any_grouping_gives_the_text_of_one_ring(calls: list[tuple[str, bool]], rng: random.Random) -> None:
     agreement = grouped(each(calls), rng)
@@ -91,7 +90,6 @@ def test_any_grouping_gives_the_text_of_one_ring(calls: list[tuple[str, bool]], 
     assert agreement.agreed == (len(set(calls)) == 1 and calls[0][1])
 
 
-@settings(deadline=None)  # a busy machine
 @given(st.lists(st.integers(0, 1400), min_size=1, max_size=40), st.randoms(use_true_random=False))
 def test_any_grouping_leaves_the_same_out(lengths: list[int], rng: random.Random) -> None:
     calls = [(f"{length % 7} {'x' * length}", True) for length in lengths]
@@ -109,7 +107,6 @@ def test_the_text_stays_within_its_bound_however_many_differ() -> None:
     assert len(agreement.encode()) <= TEXT_BYTES_MAX
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.text(max_size=30), st.booleans()), min_size=1, max_size=5))
 def test_an_agreement_survives_and_drives_no_terminal(calls: list[tuple[str, bool]]) -> None:
     agreement = functools.reduce(operator.add, each(calls))

@@ -241,6 +241,4 @@ class Strangers(RuleBasedStateMachine):
 
 
 TestStrangers = Strangers.TestCase
-TestStrangers.settings = settings(
-    max_examples=25, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestStrangers.settings = settings(max_examples=25, stateful_step_count=20, suppress_health_check=list(HealthCheck))

@@ -62,7 +62,7 @@ def test_every_message_is_in_the_union_and_no_two_have_the_same_tag() -> None:
     assert all(0 < tag < 128 for tag in tags)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.one_of(*map(messages_of, TYPES)))
 def test_what_is_encoded_decodes_to_the_same_with_texts_that_can_be_shown(message: Message) -> None:
     assert decode(encode(message)) == shown(message)
@@ -123,7 +123,7 @@ def test_bytes_that_are_no_message_are_refused(data: bytes) -> None:
         decode(data)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
     check("control", data)

@@ -38,7 +38,7 @@ def test_no_two_messages_have_the_same_tag() -> None:
     assert len(set(tags)) == len(tags)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(any_message)
 def test_a_message_survives(message: sm.ServiceMessage) -> None:
     parts = encode_parts(message)
@@ -118,7 +118,7 @@ def test_spoilt_messages_are_refused_or_survive() -> None:
     assert fuzz_messages("services", 10_000, seed=random.randrange(2**32)).total() == 10_000
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.binary(max_size=60))
 def test_any_bytes_are_a_message_or_refused(frame: bytes) -> None:
     check("services", frame)
@@ -187,7 +187,7 @@ def chunks(data: bytes, sizes: Iterator[int]) -> Iterator[bytes]:
         at += size
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(any_message, max_size=12), st.randoms(use_true_random=False))
 def test_a_stream_is_cut_into_its_frames_whatever_its_chunks(
     messages: list[sm.ServiceMessage], chance: random.Random

@@ -587,7 +587,7 @@ class Beside:
         assert self.barriers.deadline() == min(dues, default=None)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.one_of(_enter, _enter, _enter, _cancel, _close, _pass), max_size=60))
 def test_every_call_ends_as_in_a_model_that_writes_everything_out(
     events: list[tuple[str, int, str, tuple[int, ...], float]],
@@ -606,7 +606,7 @@ def test_every_call_ends_as_in_a_model_that_writes_everything_out(
     assert is_idle(beside.barriers), "something is remembered though nobody is inside"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(
         st.one_of(

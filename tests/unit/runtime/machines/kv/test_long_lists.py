@@ -240,7 +240,7 @@ def test_a_watch_begins_with_one_moment_too() -> None:
 KEYS = st.text("ab/", max_size=9).map(normalize)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.randoms(use_true_random=False), st.lists(KEYS, min_size=1, max_size=60), st.integers(2, 6))
 def test_the_table_is_a_sorted_mapping(chance: random.Random, keys: list[str], block_max: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -393,7 +393,7 @@ def test_increment_is_held_to_the_quota() -> None:
     assert len(store) == store.used_bytes == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.randoms(use_true_random=False))
 def test_the_store_does_as_its_model(chance: random.Random) -> None:
     """Random calls against the plainest store there is, and what it holds against what its watch has told."""
