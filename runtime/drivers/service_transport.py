@@ -11,8 +11,8 @@ from functools import partial
 from typing import Protocol, get_args
 
 from ...transport.attempts import Goal
+from ...transport.dial import reach
 from ...transport.ports import Frame, ServiceLink, ServiceReceiver
-from ...transport.tcp.dial import reach
 from ...transport.wire.form import MalformedMessageError
 from ...transport.wire.framing import decode, encode_parts
 from ...transport.wire.services import CancelCall, EndOther, ServiceReply, ServiceRequest

@@ -69,19 +69,24 @@ def welcome(link: ServiceLink, sender: LinkIdentity) -> Nobody:
     return Nobody()
 
 
+async def ask_all(socks: list[socket.socket], purpose: Purpose, expected: Status) -> None:
+    """Say a hello over all connections, and then read the answer to each."""
+    loop = asyncio.get_running_loop()
+    for client_id, sock in enumerate(socks, 1):
+        await loop.sock_sendall(sock, Hello(purpose, identity(client_id), identity(0)).encode())
+    for sock in socks:
+        reply = decode_reply(await reply_to(sock))
+        assert reply is not None
+        assert reply.status is expected
+
+
 @pytest.mark.every_loop
 async def test_all_clients_come_for_the_services_at_once() -> None:
     host = GrpcNetwork(own=None, loopback=True, num_clients=CROWD + 1)
     listener = await host.serve_links(identity(0).incarnation, welcome, is_host=True)
     accepting = asyncio.create_task(listener.accept(identity(0), identity(CROWD)))
-    loop = asyncio.get_running_loop()
     async with crowd_at(listener.port) as socks:
-        for client_id, sock in enumerate(socks, 1):
-            await loop.sock_sendall(sock, Hello(Purpose.SERVICES, identity(client_id), identity(0)).encode())
-        for sock in socks:
-            reply = decode_reply(await reply_to(sock))
-            assert reply is not None
-            assert reply.status is Status.ACCEPTED
+        await ask_all(socks, Purpose.SERVICES, Status.ACCEPTED)
     await listener.close()
     await asyncio.gather(accepting, return_exceptions=True)
 
@@ -89,14 +94,8 @@ async def test_all_clients_come_for_the_services_at_once() -> None:
 async def test_all_clients_probe_client_0_at_once_where_it_has_no_services() -> None:
     host = GrpcNetwork(own=None, loopback=True, num_clients=CROWD + 1)
     listener = await host.serve_links(identity(0).incarnation, is_host=True)
-    loop = asyncio.get_running_loop()
     async with crowd_at(listener.port) as socks:
-        for client_id, sock in enumerate(socks, 1):
-            await loop.sock_sendall(sock, Hello(Purpose.PROBE, identity(client_id), identity(0)).encode())
-        for sock in socks:
-            reply = decode_reply(await reply_to(sock))
-            assert reply is not None
-            assert reply.status is Status.ALIVE
+        await ask_all(socks, Purpose.PROBE, Status.ALIVE)
     await listener.close()
 
 

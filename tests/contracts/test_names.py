@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from bringup.transport import dial
 from bringup.transport.addresses import Address
 from bringup.transport.attempts import Trouble, TroubleKind
 from bringup.transport.names import Names, UnresolvedError
 from bringup.transport.network import GrpcNetwork
 from bringup.transport.ports import Connection, LinkListener, ProbeOutcome
-from bringup.transport.tcp import dial
 from bringup.transport.tcp.interfaces import free_ports
 
 from .peers import job_of_peers

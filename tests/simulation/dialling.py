@@ -1,6 +1,6 @@
 """Dialling between simulated processes: names, connects and time-outs. The shipped retry policy decides.
 
-`transport.tcp.dial.reach` makes attempts as `Attempts` says and `transport.names` looks up as a `NameRecord` says; here
+`transport.dial.reach` makes attempts as `Attempts` says and `transport.names` looks up as a `NameRecord` says; here
 the same objects are asked, and the kernel, the resolver and the network are simulated.
 """
 

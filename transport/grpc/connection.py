@@ -15,10 +15,10 @@ from ..addresses import Address
 from ..attempts import Goal, Trouble, TroubleKind
 from ..credentials import INSECURE, Credentials
 from ..crowds import connections_max, crowd_timeout
+from ..dial import DialError, open_any, reach
 from ..names import Endpoint, Names
 from ..ports import Connection, ConnectionClosedError, DialReport
 from ..security.terms import RefusedError
-from ..tcp.dial import DialError, open_any, reach
 from ..tcp.interfaces import check_free
 from ..wire.control import CLIENT_MESSAGE_BYTES_MAX, MESSAGE_BYTES_MAX, decode, encode
 from ..wire.form import MalformedMessageError

@@ -14,7 +14,7 @@ def make_context(authorities: bytes, *, is_server: bool) -> ssl.SSLContext:
     """Return a context that demands a certificate of `authorities` (PEM) from the other side, whatever its name."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if is_server else ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    # The names of peers are compared by `Credentials.client_at`: they are client ids, and not the hosts of addresses.
+    # Names are for `Terms.identify`: they are client ids, and not the hosts of addresses.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
     # As gRPC has it: whoever the user names is trusted, where that is an authority below another, too.

@@ -13,8 +13,8 @@ from typing import Any
 
 from cryptography import x509
 
+from ..dial import open_socket
 from ..names import Endpoint
-from ..tcp.dial import open_socket
 from .identity import Subject, subject_of
 from .keys import KeySource
 from .terms import RefusedError, Terms

@@ -11,6 +11,7 @@ from ..addresses import Address
 from ..attempts import Goal, Trouble, TroubleKind
 from ..credentials import INSECURE, Credentials
 from ..crowds import crowd_timeout
+from ..dial import DialError, open_any, reach, trouble_of
 from ..names import Names
 from ..ports import (
     ConnectionClosedError,
@@ -23,7 +24,6 @@ from ..ports import (
     ServiceReceiver,
 )
 from ..security.terms import Terms
-from .dial import DialError, open_any, reach, trouble_of
 from .handshake import CONFIRMATION, HELLO_TIMEOUT, REPLY_BYTES, Hello, Purpose, Reply, Status, decode_reply
 from .link import TcpLink
 from .service_link import TcpServiceLink

@@ -10,8 +10,8 @@ import pytest
 
 from bringup.errors import ConfigurationError
 from bringup.transport.attempts import TroubleKind
+from bringup.transport.dial import trouble_of
 from bringup.transport.tcp import interfaces
-from bringup.transport.tcp.dial import trouble_of
 from bringup.transport.tcp.interfaces import bind_all
 
 

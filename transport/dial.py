@@ -11,11 +11,11 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from ..addresses import Address
-from ..attempts import CONNECT_TIMEOUT, Attempts, Goal, Trouble, TroubleKind
-from ..forks import SOCKETS
-from ..names import Endpoint, Names, UnresolvedError
-from ..ports import ConnectionClosedError
+from .addresses import Address
+from .attempts import CONNECT_TIMEOUT, Attempts, Goal, Trouble, TroubleKind
+from .forks import SOCKETS
+from .names import Endpoint, Names, UnresolvedError
+from .ports import ConnectionClosedError
 
 T = TypeVar("T")
 
